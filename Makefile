@@ -1,0 +1,51 @@
+# `make` lists the commands. Each sets up what it needs first; the set-up is quick when nothing has changed.
+
+BIN := .venv/bin
+# Python programs without a .py ending, which the tools below do not find by themselves.
+PYTHON_SCRIPTS = $(shell grep -l '^\#!.*python' $$(find scripts -maxdepth 1 -type f ! -name '*.py'))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo generation test test-fast check format lock clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
+
+setup: ## set up .venv with the packages, Redis and runsc (root; downloads what is missing)
+	@scripts/setup
+
+demo: ## set up, start a small cluster, run examples/quickstart.py restored and cold, stop everything (root)
+	@scripts/setup
+	@$(BIN)/python scripts/demo
+
+generation: ## build a generation of checkpoints (root)
+	@scripts/setup
+	$(BIN)/python -m workers.pipeline
+
+test: ## run every test (root)
+	@scripts/setup
+	$(BIN)/pytest
+
+test-fast: ## run the tests that need neither root nor runsc
+	@scripts/setup python redis
+	$(BIN)/pytest -m "not sandbox"
+
+check: ## check format, lint and types
+	@scripts/setup python
+	$(BIN)/ruff format --check . $(PYTHON_SCRIPTS)
+	$(BIN)/ruff check . $(PYTHON_SCRIPTS)
+	$(BIN)/mypy
+	MYPYPATH=scripts $(BIN)/mypy scripts/get-runsc
+
+format: ## format the code and sort its imports
+	@scripts/setup python
+	$(BIN)/ruff check --select I --fix . $(PYTHON_SCRIPTS)
+	$(BIN)/ruff format . $(PYTHON_SCRIPTS)
+
+lock: ## make requirements.lock anew from pyproject.toml
+	@scripts/setup python
+	$(BIN)/uv pip compile pyproject.toml --extra server --group dev --universal --python-version 3.11 \
+		--generate-hashes --quiet --output-file requirements.lock
+
+clean: ## remove .venv and everything the tools wrote here (fetched runsc versions stay in the user's cache)
+	rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist site
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,91 @@
+"""Fixtures for all tests: a real Redis of their own."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+ROOT = Path(__file__).parent.parent
+
+
+def free_port() -> int:
+    """Return a TCP port of the loopback that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def find_redis_server() -> str:
+    """Return the redis-server to test with; the set-up put one beside this Python."""
+    beside = Path(sys.executable).parent / "redis-server"
+    found = str(beside) if beside.exists() else shutil.which("redis-server")
+    assert found, "no redis-server: run `make setup`"
+    return found
+
+
+class RedisServer:
+    """A redis-server that a test may stop, freeze and start again."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._folder = folder
+        self._options = options
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        log = (self._folder / "redis.log").open("ab")
+        command = [find_redis_server(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        self.process = subprocess.Popen(
+            [*command, "--dir", str(self._folder), *self._options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+        client = Redis.from_url(self.url)
+        deadline = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(RedisConnectionError):
+                client.ping()
+                break
+            assert self.process.poll() is None, f"redis-server ended: {(self._folder / 'redis.log').read_text()}"
+            assert time.monotonic() < deadline, "redis-server does not answer"
+            time.sleep(0.01)
+        client.close()
+
+    def stop(self) -> None:
+        """End it at once."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """One server for the whole run; ``redis_url`` empties it for each test."""
+    server = RedisServer(tmp_path_factory.mktemp("redis"), "--appendonly", "no")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> Iterator[Redis]:
+    """A client of an empty Redis."""
+    client = Redis.from_url(redis_server.url)
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def redis_url(redis: Redis, redis_server: RedisServer) -> str:
+    """URL of an empty Redis."""
+    return redis_server.url
