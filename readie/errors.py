@@ -1,0 +1,72 @@
+"""Every error a caller can see. All are :class:`ReadieError`."""
+
+
+class ReadieError(Exception):
+    """Base of all errors of this package."""
+
+
+class ConfigurationError(ReadieError, ValueError):
+    """A wrong setting or option. Raised at decoration or configuration, before anything is sent."""
+
+
+class SerializationError(ReadieError):
+    """Something can't be pickled; the message names the argument or the variable."""
+
+
+class ClusterUnavailableError(ReadieError, ConnectionError):
+    """Redis can't be reached."""
+
+
+class IncompatiblePythonError(ReadieError):
+    """No worker runs the client's Python minor version."""
+
+
+class InvalidRequestError(ReadieError):
+    """The request names something that is not there, such as an unknown ``checkpoint_id``, or contradicts itself."""
+
+
+class PreconditionError(InvalidRequestError):
+    """The request does not fit the state of its session."""
+
+
+class ResourceExhaustedError(ReadieError):
+    """The request asks for more than any worker has, or the queue is full."""
+
+
+class CallTimeoutError(ReadieError, TimeoutError):
+    """The function ran longer than its ``timeout``; it was stopped."""
+
+
+class CallExpiredError(ReadieError):
+    """The call was not begun within its ``expires``."""
+
+
+class CallCancelledError(ReadieError):
+    """The call was cancelled."""
+
+
+class WorkerLostError(ReadieError):
+    """The worker that ran the call vanished. The function may have run in part."""
+
+
+class SandboxDiedError(ReadieError):
+    """The sandbox that ran the call died: the function ended its process, or something killed it."""
+
+
+class ResultExpiredError(ReadieError):
+    """The call is unknown: it ended so long ago that its result is no longer kept, or it never was."""
+
+
+class RemoteError(ReadieError):
+    """The function raised.
+
+    What is raised is an instance of both this class and the user's own exception type, so ``except ValueError`` and
+    ``except RemoteError`` both catch it.
+
+    Attributes:
+        remote_type: qualified name of the remote exception's class, ``"builtins.ValueError"``.
+        remote_traceback: the traceback as text, as Python prints it.
+    """
+
+    remote_type: str = ""
+    remote_traceback: str = ""

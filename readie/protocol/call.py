@@ -1,0 +1,65 @@
+"""The header of a call: all that router and worker may know of it. The payload stays opaque to both."""
+
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PROTOCOL_VERSION: Final = 1
+INLINE_LIMIT_BYTES: Final = 8 * 1024
+"""Payloads and results up to this size travel in the message, larger ones as a Redis value."""
+
+
+class Message(BaseModel):
+    """Base of everything that crosses a process border: immutable, and unknown fields are an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ImportHints(Message):
+    """What the client's scan found; full dotted names, resolved by the router."""
+
+    imports: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    tokenizers: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+
+
+class CallOptions(Message):
+    """Options that decide where and how a call runs."""
+
+    timeout_seconds: float | None = Field(default=None, gt=0)
+    """Longest execution; the sandbox is killed after it."""
+    checkpoint_id: str | None = None
+    disable_optimized_execution: bool = False
+
+
+class Placement(Message):
+    """A router's decision, written into the header before it is republished to a worker's queue."""
+
+    worker: str
+    incarnation: str
+    """The worker process the call was placed on; a later process of the same name refuses it."""
+    attempt: int = Field(ge=1)
+    checkpoint_id: str | None
+    """Checkpoint to restore; ``None`` starts cold."""
+    reason: str
+    predicted_seconds: float | None = None
+    """Predicted time until the function's first line; ``None`` without a catalogue."""
+    route_seconds: float = 0.0
+
+
+class CallHeader(Message):
+    """Everything about a call but its function and arguments."""
+
+    protocol: Literal[1]
+    id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
+    name: str = Field(max_length=256)
+    """The function's qualified name, for people."""
+    python: str = Field(pattern=r"^\d+\.\d+$")
+    """The client's Python, ``major.minor``: pickled code runs on the same minor only."""
+    hints: ImportHints = ImportHints()
+    options: CallOptions = CallOptions()
+    payload_bytes: int = Field(ge=0)
+    payload_by_reference: bool
+    """Whether the payload is the Redis value ``keys.payload(id)`` instead of the message's body."""
+    placement: Placement | None = None

@@ -1,0 +1,24 @@
+"""Codes of the ways a call can fail, as they travel in envelopes.
+
+The client turns each into the exception class of the same meaning in :mod:`readie.errors`.
+"""
+
+from enum import StrEnum
+
+
+class ErrorCode(StrEnum):
+    """Why a call ended without a value."""
+
+    REMOTE = "remote"
+    """The function raised."""
+    SERIALIZATION = "serialization"
+    """The returned value can't be pickled."""
+    INVALID_REQUEST = "invalid_request"
+    PRECONDITION = "precondition"
+    INCOMPATIBLE_PYTHON = "incompatible_python"
+    RESOURCE_EXHAUSTED = "resource_exhausted"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    WORKER_LOST = "worker_lost"
+    SANDBOX_DIED = "sandbox_died"

@@ -1,0 +1,78 @@
+"""Names of every Redis key, in one place.
+
+``OWNERSHIP`` of each key is stated beside it: who writes it and what ends it.
+"""
+
+from typing import Final
+
+PREFIX: Final = "readie:"
+
+TASK_NAME: Final = "readie.execute"
+SUBMIT_QUEUE: Final = "readie.submit"
+"""Celery queue (a Redis list) that clients push to and routers take from."""
+
+PENDING: Final = PREFIX + "pending"
+"""Sorted set: id of every call that has not ended, by submit time. A call's end removes its member."""
+WAITING: Final = PREFIX + "waiting"
+"""Sorted set: ids of the calls that no worker can take now. Placement or the call's end removes the member."""
+CAPACITY: Final = PREFIX + "capacity"
+"""Counter of the events that may let a waiting call run: a call ended, a worker came. One key, never removed."""
+DEAD_LETTERS: Final = PREFIX + "dead-letters"
+"""List of unreadable messages with the reason, newest first, cut to a fixed length."""
+WORKERS: Final = PREFIX + "workers"
+"""Sorted set: worker name by the time its lease ends (Redis clock, seconds). Recovery removes the member."""
+ROUTERS: Final = PREFIX + "routers"
+"""Sorted set: router id by the time its lease ends (Redis clock, seconds). Recovery removes the member."""
+
+WAKE: Final = "wake"
+"""The one item on the submit queue that is not a message: it asks a router to look at the waiting calls."""
+
+
+def call(call_id: str) -> str:
+    """Hash: the record of one call. Expires with its result."""
+    return f"{PREFIX}call:{call_id}"
+
+
+def payload(call_id: str) -> str:
+    """String: the pickled function and arguments above the inline limit. Removed when the call ends."""
+    return f"{PREFIX}payload:{call_id}"
+
+
+def value(call_id: str, attempt: int) -> str:
+    """String: one attempt's pickled result above the inline limit. Expires with the result."""
+    return f"{PREFIX}value:{call_id}:{attempt}"
+
+
+def result(call_id: str) -> str:
+    """String: the result where Celery's ``AsyncResult`` looks for it; the channel of the same name announces it."""
+    return f"celery-task-meta-{call_id}"
+
+
+def replies(client_id: str) -> str:
+    """Pub/sub channel on which one client hears of its calls' ends."""
+    return f"{PREFIX}replies:{client_id}"
+
+
+def worker(name: str) -> str:
+    """Hash: what a worker announces. Its expiry is the worker's lease."""
+    return f"{PREFIX}worker:{name}"
+
+
+def worker_calls(name: str) -> str:
+    """Sorted set: ids of the calls a worker holds, by placement time; its size is the worker's load."""
+    return f"{PREFIX}worker-calls:{name}"
+
+
+def worker_queue(name: str) -> str:
+    """Celery's own direct queue of one worker (``worker_direct``)."""
+    return f"{name}.dq2"
+
+
+def router_taken(router_id: str) -> str:
+    """List: messages a router has taken off the submit queue and not yet settled."""
+    return f"{PREFIX}router-taken:{router_id}"
+
+
+def catalogue(digest: str) -> str:
+    """String: a catalogue under the digest of its content. Expires unless a worker renews it."""
+    return f"{PREFIX}catalogue:{digest}"

@@ -1,0 +1,46 @@
+"""Settings that every process has, read from ``READIE_*`` environment variables. Router and worker add their own."""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from .home import default_data, default_home, stack_redis_url
+
+DEFAULT_REDIS_URL = "redis://127.0.0.1:6379/0"
+
+
+class Settings(BaseSettings):
+    """What client, router and worker share."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="READIE_", frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True
+    )
+
+    home: Path = Field(default_factory=default_home)
+    """State of the local stack."""
+    redis_url: str = ""
+    """Redis that is broker, ledger and result store. Default: the running local stack's, else one on this host."""
+
+    @model_validator(mode="after")
+    def _find_redis(self) -> Self:
+        if not self.redis_url:
+            object.__setattr__(self, "redis_url", stack_redis_url(self.home) or DEFAULT_REDIS_URL)
+        elif not self.redis_url.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("redis_url must start with redis://, rediss:// or unix://")
+        return self
+
+
+class FlavorSettings(Settings):
+    """What worker and pipeline share: where flavors and generations lie, and the shape of sandboxes."""
+
+    data: Path = Field(default_factory=default_data)
+    """Flavors' filesystems and generations."""
+    flavor: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    """Name of the flavor."""
+    runsc: Path | None = None
+    """gVisor's runsc. Default: the one beside this Python, else the first on PATH."""
+    sandbox_network: Literal["none"] = Field(default="none", validation_alias="SANDBOX_NETWORK")
+    sandbox_overlay: Literal["root:memory", "none"] = Field(default="root:memory", validation_alias="SANDBOX_OVERLAY")
+    sandbox_gpu: Literal["none"] = Field(default="none", validation_alias="SANDBOX_GPU")
