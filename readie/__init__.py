@@ -1,0 +1,78 @@
+"""Run Python functions remotely with no import cold start.
+
+``errors`` and ``hooks`` need the standard library alone, so that a sandbox can import this package; the client's names
+are loaded when they are first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from .errors import (
+    CallCancelledError,
+    CallExpiredError,
+    CallTimeoutError,
+    ClusterUnavailableError,
+    ConfigurationError,
+    IncompatiblePythonError,
+    InvalidRequestError,
+    PreconditionError,
+    ReadieError,
+    RemoteError,
+    ResourceExhaustedError,
+    ResultExpiredError,
+    SandboxDiedError,
+    SerializationError,
+    WorkerLostError,
+)
+from .hooks import after_restore, before_snapshot
+
+if TYPE_CHECKING:
+    from .call import Call, CallStatus
+    from .client import Client, configure, get_call
+    from .remote_function import RemoteFunction, remote
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "remote",
+    "RemoteFunction",
+    "Call",
+    "CallStatus",
+    "Client",
+    "configure",
+    "get_call",
+    "after_restore",
+    "before_snapshot",
+    "ReadieError",
+    "CallCancelledError",
+    "CallExpiredError",
+    "CallTimeoutError",
+    "ClusterUnavailableError",
+    "ConfigurationError",
+    "IncompatiblePythonError",
+    "InvalidRequestError",
+    "PreconditionError",
+    "RemoteError",
+    "ResourceExhaustedError",
+    "ResultExpiredError",
+    "SandboxDiedError",
+    "SerializationError",
+    "WorkerLostError",
+]
+
+_LAZY = {
+    "remote": "remote_function",
+    "RemoteFunction": "remote_function",
+    "Call": "call",
+    "CallStatus": "call",
+    "Client": "client",
+    "configure": "client",
+    "get_call": "client",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    return value

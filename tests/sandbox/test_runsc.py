@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from workers.sandbox.runsc import (
+    CheckpointOptions,
+    CreateOptions,
+    RestoreOptions,
+    Runsc,
+    RunscError,
+    RunscOptions,
+    find_runsc,
+)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> RunscOptions:
+    return RunscOptions(root=tmp_path / "state", log=tmp_path / "log", panic_log=tmp_path / "panic")
+
+
+def script(tmp_path: Path, text: str) -> Runsc:
+    """An executable that stands in for runsc where runsc itself would have to misbehave."""
+    path = tmp_path / "runsc"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return Runsc(path)
+
+
+def test_the_global_flags(tmp_path: Path) -> None:
+    options = RunscOptions(Path("/s"), Path("/l"), Path("/p"), "ptrace", "sandbox", "root:self", "nvproxy")
+
+    assert options.args() == [
+        "--root=/s",
+        "--log=/l",
+        "--panic-log=/p",
+        "--platform=ptrace",
+        "--network=sandbox",
+        "--overlay2=root:self",
+        "--host-uds=all",
+        "--ignore-cgroups",
+        "--nvproxy",
+    ]
+
+
+def test_the_flags_of_each_command(tmp_path: Path, options: RunscOptions) -> None:
+    runsc = script(tmp_path, f'echo "$@" >> {tmp_path}/argv')
+    runsc.create(options, "id", CreateOptions(Path("/b"), Path("/b/pid")), timeout=10)
+    runsc.start(options, "id", timeout=10)
+    runsc.restore(options, "id", RestoreOptions(Path("/b"), Path("/i")), timeout=10)
+    runsc.checkpoint(options, "id", CheckpointOptions(Path("/i"), exclude_zero_pages=True), timeout=10)
+    runsc.checkpoint(options, "id", CheckpointOptions(Path("/i"), exclude_zero_pages=False), timeout=10)
+
+    flags = " ".join(options.args())
+    assert (tmp_path / "argv").read_text().splitlines() == [
+        f"{flags} create --bundle=/b --pid-file=/b/pid id",
+        f"{flags} start id",
+        f"{flags} restore --detach --bundle=/b --image-path=/i id",
+        f"{flags} checkpoint --compression=none --image-path=/i --exclude-committed-zero-pages id",
+        f"{flags} checkpoint --compression=none --image-path=/i id",
+    ]
+
+
+def test_a_failed_command_is_told_with_its_log(tmp_path: Path, options: RunscOptions) -> None:
+    runsc = script(tmp_path, f"echo 'no such image' > {options.log}; exit 128")
+
+    with pytest.raises(RunscError, match="runsc start failed with status 128: no such image") as caught:
+        runsc.start(options, "id", timeout=10)
+    assert (caught.value.command, caught.value.exit_status) == ("start", 128)
+
+
+def test_of_a_long_log_the_last_message_is_told(tmp_path: Path, options: RunscOptions) -> None:
+    options.log.write_text('{"msg":"first"}\n{"msg":"object missing\\ngoroutine 19 [running]","level":"error"}\n')
+
+    with pytest.raises(RunscError, match=r"runsc start failed with status 1: object missing$") as caught:
+        script(tmp_path, "exit 1").start(options, "id", timeout=10)
+    assert "goroutine" in caught.value.output
+
+
+def test_a_command_that_hangs_is_killed(tmp_path: Path, options: RunscOptions) -> None:
+    runsc = script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 100")
+
+    with pytest.raises(RunscError, match="runsc start did not end in time"):
+        runsc.start(options, "id", timeout=0.5)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_a_child_that_keeps_its_output_open_is_not_waited_for(tmp_path: Path, options: RunscOptions) -> None:
+    """A sandbox lives on after the command that made it, with the descriptors of that command."""
+    runsc = script(tmp_path, f"sleep 100 & echo $! > {tmp_path}/pid")
+    began = time.monotonic()
+    runsc.start(options, "id", timeout=60)
+
+    assert time.monotonic() - began < 60
+    os.kill(int((tmp_path / "pid").read_text()), 9)
+
+
+def test_the_environment_of_the_worker_is_not_handed_on(
+    tmp_path: Path, options: RunscOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("READIE_REDIS_URL", "redis://:secret@localhost")
+    script(tmp_path, f"env > {tmp_path}/env").start(options, "id", timeout=10)
+
+    assert "secret" not in (tmp_path / "env").read_text()
+
+
+def test_an_executable_that_is_no_runsc_has_no_version(tmp_path: Path) -> None:
+    with pytest.raises(RunscError, match="--version"):
+        _ = script(tmp_path, "echo something else").version
+
+
+def test_an_explicit_path_must_be_executable(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        find_runsc(tmp_path / "nowhere")
+
+
+def test_the_runsc_beside_python_comes_before_the_one_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside, on_path = tmp_path / "venv", tmp_path / "bin"
+    for folder in (beside, on_path):
+        folder.mkdir()
+        script(folder, "")
+    monkeypatch.setattr(sys, "executable", str(beside / "python"))
+    monkeypatch.setenv("PATH", str(on_path))
+
+    assert find_runsc() == beside / "runsc"
+    (beside / "runsc").unlink()
+    assert find_runsc() == on_path / "runsc"
+    (on_path / "runsc").unlink()
+    with pytest.raises(FileNotFoundError, match="get-runsc"):
+        find_runsc()
+
+
+@pytest.mark.sandbox
+def test_the_version_and_the_features_are_probed() -> None:
+    runsc = Runsc(find_runsc())
+
+    assert runsc.version[0].isdigit()
+    assert runsc.excludes_zero_pages

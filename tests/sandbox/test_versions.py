@@ -1,0 +1,51 @@
+"""Every runsc that can be had works, and none restores what another has captured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workers.sandbox.filesystem import Filesystem
+from workers.sandbox.host import SandboxHost
+from workers.sandbox.runsc import Runsc, find_runsc
+from workers.sandbox.sandbox import SandboxFailedError
+
+SECONDS = 60.0
+
+pytestmark = pytest.mark.sandbox
+
+
+def _other_versions() -> list[Path]:
+    """Return the runsc executables that the set-up script keeps besides the one in use."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "readie" / "runsc"
+    used = Runsc(find_runsc()).version
+    return [path for path in sorted(cache.glob("*/runsc")) if Runsc(path).version != used]
+
+
+def test_another_version_works_by_itself_and_refuses_this_ones_images(
+    run_dir: Path, filesystem: Filesystem, images: Path, tmp_path: Path, run_call: Callable[..., Any]
+) -> None:
+    others = _other_versions()
+    if not others:
+        pytest.skip("there is only one runsc on this machine")
+    for number, runsc in enumerate(others):
+        with SandboxHost(run_dir / f"other{number}", runsc, filesystem) as host:
+            captured = host.take()
+            captured.start(timeout=SECONDS, imports=["numpy"])
+            captured.wait_imported(timeout=SECONDS)
+            captured.checkpoint(tmp_path / host.runsc_version, timeout=SECONDS)
+            restored = host.take()
+            restored.restore(tmp_path / host.runsc_version, timeout=SECONDS)
+            assert run_call(restored.wait_ready(timeout=SECONDS), lambda: "restored") == "restored"
+
+            with pytest.raises(SandboxFailedError, match="restoring empty failed"):
+                host.take().restore(images / "empty", timeout=SECONDS)
+        with (
+            SandboxHost(run_dir / f"used{number}", find_runsc(), filesystem) as host,
+            pytest.raises(SandboxFailedError, match=r"restoring .* failed"),
+        ):
+            host.take().restore(tmp_path / Runsc(runsc).version, timeout=SECONDS)

@@ -1,0 +1,85 @@
+"""The executor's life: import, be snapshotted, repair, open the socket, run calls one after another."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from readie import hooks
+from workers.executor import calls, control, imports, layout, wire
+from workers.executor.repair import Repair
+from workers.executor.wire import Kind
+
+
+def main(control_dir: Path = layout.CONTROL_DIR) -> None:
+    """Run until the worker closes its connection."""
+    try:
+        listener, hello = _get_ready(control_dir)
+    except BaseException:
+        control.write_failure(control_dir, traceback.format_exc())
+        raise
+    connection, _ = listener.accept()
+    listener.close()
+    with connection:
+        wire.send_json(connection, Kind.HELLO, hello)
+        _serve(connection)
+
+
+def _get_ready(control_dir: Path) -> tuple[socket.socket, dict[str, object]]:
+    imported: object = []
+    repair: Repair | None = None
+    names = control.read_imports(control_dir)
+    if names is not None:
+        report = imports.import_modules(names)
+        imported = report["imported"]
+        hooks.run_before_snapshot()
+        gc.collect()
+        repair = Repair.survey()
+        # What was imported stays: no later collection needs to read (and so copy in) all of its pages.
+        gc.freeze()
+        control.write_imported(control_dir, report)
+    start = control.wait_for_go(control_dir)
+    repair_seconds = 0.0
+    if start == "restored" and repair is not None:
+        began = time.perf_counter()
+        repair.apply()
+        hooks.run_after_restore()
+        repair_seconds = time.perf_counter() - began
+    hello: dict[str, object] = {
+        "wire": wire.WIRE_VERSION,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "start": start,
+        "imported": imported,
+        "repair_seconds": repair_seconds,
+    }
+    return control.listen(control_dir), hello
+
+
+def _serve(connection: socket.socket) -> None:
+    while True:
+        try:
+            wire.read_json(connection, Kind.CALL)
+        except (wire.ConnectionEndedError, ConnectionResetError):
+            return
+        frame = wire.read_frame(connection, Kind.PAYLOAD, max_bytes=wire.MAX_FRAME_BYTES)
+        ended = calls.run(frame.payload)
+        wire.send_json(connection, Kind.RESULT, ended.result)
+        wire.send_frame(connection, Kind.VALUE, ended.value)
+        # Nothing of a call is kept while waiting for the next one.
+        del frame, ended
+
+
+if __name__ == "__main__":
+    # Python runs with -S, so that the host's own packages stay out of sight. What else site does is done here:
+    # help(), exit() and the .pth files of the flavor's packages.
+    import site
+
+    site.sethelper()
+    site.setquit()
+    site.addsitedir(str(layout.PACKAGES_DIR))
+    main()
+    sys.exit(0)

@@ -1,0 +1,144 @@
+"""Running one call: its payload in, its result out. The only place where user bytes are unpickled."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal
+
+import cloudpickle
+
+from readie.protocol import payload
+from readie.protocol.payload import Buffer, Pickled
+from workers.executor import wire
+
+ErrorCode = Literal["raised", "serialization", "deserialization"]
+
+_MAX_NAME_CHARACTERS = 1 << 10
+_MAX_MESSAGE_CHARACTERS = 64 << 10
+_MAX_TRACEBACK_CHARACTERS = 256 << 10
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a call ended: the RESULT frame's object and the VALUE frame's pieces."""
+
+    result: dict[str, object]
+    value: Sequence[Buffer]
+
+
+def run(container: bytearray) -> Ended:
+    """Unpickle the call in ``container``, run it and pickle its value or exception; never raises.
+
+    ``BaseException`` of the function, ``SystemExit`` included, is an outcome. Seconds of the three phases are
+    measured here, so the work of pickling is not mistaken for the function's own.
+    """
+    clock = _PhaseClock()
+    try:
+        try:
+            function, (arguments, keywords) = (_load(pickled) for pickled in payload.decode(container))
+        finally:
+            clock.end_phase("load_seconds")
+    except BaseException as error:  # unpickling runs imports, which may raise anything
+        return _failed("deserialization", error, clock)
+    try:
+        try:
+            value = function(*arguments, **keywords)
+        finally:
+            clock.end_phase("execute_seconds")
+    except BaseException as error:  # the outcome of the user's function, whatever it is
+        return _failed("raised", error, clock)
+    try:
+        try:
+            pieces = _dump(value)
+        finally:
+            clock.end_phase("dump_seconds")
+    except BaseException as error:  # __reduce__ and __getstate__ are user code
+        return _failed("serialization", error, clock, f"the result, a {_class_name(value)}, can't be pickled: ")
+    return Ended({"outcome": "ok", **clock.seconds, "error": None}, pieces)
+
+
+class _PhaseClock:
+    def __init__(self) -> None:
+        self.seconds = {"load_seconds": 0.0, "execute_seconds": 0.0, "dump_seconds": 0.0}
+        self._began = time.perf_counter()
+
+    def end_phase(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] = now - self._began
+        self._began = now
+
+
+def _failed(code: ErrorCode, error: BaseException, clock: _PhaseClock, prefix: str = "") -> Ended:
+    error.__traceback__ = _without_executor_frames(error.__traceback__)
+    described = {
+        "code": code,
+        "type": _shortened(type(error).__qualname__, _MAX_NAME_CHARACTERS),
+        "module": _shortened(str(type(error).__module__), _MAX_NAME_CHARACTERS),
+        "message": _shortened(prefix + _message(error), _MAX_MESSAGE_CHARACTERS),
+        "traceback": _shortened(_traceback_text(error), _MAX_TRACEBACK_CHARACTERS),
+    }
+    pieces = _dump_exception(error)
+    if code == "raised":
+        clock.end_phase("dump_seconds")
+    return Ended({"outcome": "error", **clock.seconds, "error": described}, pieces)
+
+
+def _load(pickled: Pickled) -> Any:
+    return pickle.loads(pickled.data, buffers=pickled.buffers)  # noqa: S301 - this sandbox is the place for it
+
+
+def _dump(value: object) -> list[Buffer]:
+    buffers: list[pickle.PickleBuffer] = []
+    data = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    pieces = payload.encode([Pickled(data, [buffer.raw() for buffer in buffers])])
+    if (size := payload.total_size(pieces)) > wire.MAX_FRAME_BYTES:
+        raise ValueError(f"{size} pickled bytes are above the limit of {wire.MAX_FRAME_BYTES} bytes")
+    return pieces
+
+
+def _dump_exception(error: BaseException) -> list[Buffer]:
+    """Return the pickled exception, or nothing when it cannot be pickled or would not unpickle at the caller."""
+    try:
+        pieces = _dump(error)
+        (pickled,) = payload.decode(b"".join(pieces))
+        if not isinstance(_load(pickled), BaseException):
+            return []
+    except BaseException:  # an exception class with a broken __init__ or __reduce__ is common
+        return []
+    return pieces
+
+
+def _without_executor_frames(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_globals is globals():
+        trace = trace.tb_next
+    return trace
+
+
+def _traceback_text(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException as failure:  # __str__ and __notes__ are user code
+        return f"{_class_name(error)} (its traceback can't be shown: {type(failure).__name__})\n"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as failure:  # __str__ is user code
+        return f"(the message can't be shown: {type(failure).__name__})"
+
+
+def _class_name(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _shortened(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"

@@ -1,0 +1,12 @@
+"""Where things are inside a sandbox. The worker mounts them there, the executor finds them there."""
+
+from pathlib import Path
+
+EXECUTOR_DIR = Path("/opt/readie")
+"""The ``readie`` and ``workers.executor`` packages."""
+
+PACKAGES_DIR = Path("/opt/packages")
+"""The flavor's packages, cloudpickle among them."""
+
+CONTROL_DIR = Path("/run/readie")
+"""The control directory, see ``control``."""

@@ -1,0 +1,157 @@
+"""All sandboxes of one worker on this machine, and the folder they live in."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from workers.sandbox.created import CreatedPool
+from workers.sandbox.events import FileWaiter
+from workers.sandbox.filesystem import Filesystem
+from workers.sandbox.fingerprint import fingerprint
+from workers.sandbox.processes import kill_processes_under
+from workers.sandbox.remover import Remover
+from workers.sandbox.runsc import Runsc
+from workers.sandbox.sandbox import Sandbox, SandboxPlan, new_sandbox_id
+from workers.sandbox.shape import SandboxShape, sandbox_shape
+
+logger = logging.getLogger(__name__)
+
+_CREATE_SECONDS = 30.0
+_MAX_SOCKET_PATH_BYTES = 107
+
+_ROOT_FILES = {
+    # Without these, getpass.getuser() and localhost fail in user code.
+    "etc/passwd": "root:x:0:0:root:/root:/bin/false\nreadie:x:65534:65534:readie:/tmp:/bin/false\n",
+    "etc/group": "root:x:0:\nreadie:x:65534:\n",
+    "etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
+}
+
+
+class SandboxHost:
+    """Makes and takes away a worker's sandboxes; everything of them is below ``run_dir``.
+
+    ``run_dir`` belongs to one process at a time, which a lock makes sure; what a former one left there is removed
+    first. Safe to use from several threads. ``_live`` is guarded by ``_lock``.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        runsc: Path,
+        filesystem: Filesystem,
+        shape: SandboxShape | None = None,
+        *,
+        platform: str = "systrap",
+        created_count: int = 0,
+    ) -> None:
+        """Take ``run_dir`` over and begin to keep ``created_count`` created sandboxes.
+
+        Raises ``ValueError`` when the path is too long, ``RuntimeError`` when a running worker has it, ``RunscError``
+        when runsc does not run.
+        """
+        longest = run_dir / new_sandbox_id() / "state" / f"runsc-{new_sandbox_id()}.sock"
+        if (excess := len(os.fsencode(longest)) - _MAX_SOCKET_PATH_BYTES) > 0:
+            raise ValueError(f"the run folder's path is {excess} bytes too long for runsc's sockets: {run_dir}")
+        self.run_dir = run_dir
+        self.filesystem = filesystem
+        self.shape = shape or sandbox_shape(filesystem)
+        self.fingerprint = fingerprint(self.shape)
+        tool = Runsc(runsc)
+        self.runsc_version = tool.version
+        self._lock_file = _lock(run_dir)
+        _remove_leftovers(run_dir)
+        self._waiter = FileWaiter()
+        self._plan = SandboxPlan(tool, platform, self.shape, filesystem, _make_root(run_dir), self._waiter)
+        self._lock = threading.Lock()
+        self._live: set[Sandbox] = set()
+        self._closed = False
+        self._remover = Remover(self._gone)
+        self._pool = CreatedPool(self._create, self.discard, created_count)
+
+    @property
+    def created_count(self) -> int:
+        """How many created sandboxes are ready."""
+        return len(self._pool)
+
+    def wait_full(self, timeout: float) -> bool:
+        """Return whether all created sandboxes that are to be kept are ready within ``timeout`` seconds."""
+        return self._pool.wait_full(timeout)
+
+    def take(self) -> Sandbox:
+        """Return a created sandbox; it is the caller's until ``discard``. Raises ``SandboxFailedError``."""
+        return self._pool.take()
+
+    def discard(self, sandbox: Sandbox) -> None:
+        """Kill ``sandbox`` at once and remove it in the background."""
+        self._remover.remove(sandbox)
+
+    def close(self) -> None:
+        """Destroy every sandbox, given out or not, and return when nothing is left, of ``run_dir`` either."""
+        if self._closed:
+            return
+        self._closed = True
+        self._pool.close()
+        with self._lock:
+            live = list(self._live)
+        for sandbox in live:
+            self.discard(sandbox)
+        self._remover.close()
+        self._waiter.close()
+        _remove_leftovers(self.run_dir)
+        shutil.rmtree(self.run_dir)
+        os.close(self._lock_file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _create(self) -> Sandbox:
+        sandbox = Sandbox(self._plan, self.run_dir, timeout=_CREATE_SECONDS)
+        with self._lock:
+            self._live.add(sandbox)
+        return sandbox
+
+    def _gone(self, sandbox: Sandbox) -> None:
+        with self._lock:
+            self._live.discard(sandbox)
+
+
+def _lock(run_dir: Path) -> int:
+    run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(run_dir / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise RuntimeError(f"a running worker has the run folder {run_dir}; give this one another") from None
+    return descriptor
+
+
+def _remove_leftovers(run_dir: Path) -> None:
+    """Remove all sandboxes in ``run_dir``; the caller has its lock, so they are nobody's."""
+    kill_processes_under(run_dir)
+    for entry in run_dir.iterdir():
+        if entry.is_dir():
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(entry)
+
+
+def _make_root(run_dir: Path) -> Path:
+    root = run_dir / "root"
+    for name, content in _ROOT_FILES.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return root

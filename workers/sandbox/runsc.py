@@ -1,0 +1,225 @@
+"""A thin typed client of the ``runsc`` command: one method per command, no knowledge of pools or calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+_PROBE_SECONDS = 10.0
+_TAIL_BYTES = 8 << 10
+_SUMMARY_CHARACTERS = 300
+
+
+class RunscError(Exception):
+    """A runsc command failed: ``command`` names it, ``output`` is the end of what it logged.
+
+    ``exit_status`` is negative for a signal, and None when the command did not end within its time.
+    """
+
+    def __init__(self, command: str, exit_status: int | None, output: str) -> None:
+        ended = "did not end in time" if exit_status is None else f"failed with status {exit_status}"
+        super().__init__(f"runsc {command} {ended}: {_summary(output)}")
+        self.command = command
+        self.exit_status = exit_status
+        self.output = output
+
+
+@dataclass(frozen=True)
+class RunscOptions:
+    """Global flags of runsc; ``root`` is where it keeps the state of the containers it runs.
+
+    ``log`` gets what runsc says, ``panic_log`` what a sandbox says that breaks.
+    """
+
+    root: Path
+    log: Path
+    panic_log: Path
+    platform: str = "systrap"
+    network: str = "none"
+    overlay: str = "root:memory"
+    gpu: str = "none"
+
+    def args(self) -> list[str]:
+        """Return the command-line flags."""
+        flags = [
+            f"--root={self.root}",
+            f"--log={self.log}",
+            f"--panic-log={self.panic_log}",
+            f"--platform={self.platform}",
+            f"--network={self.network}",
+            f"--overlay2={self.overlay}",
+            # The executor's socket lies in a directory of the host.
+            "--host-uds=all",
+            "--ignore-cgroups",
+        ]
+        if self.gpu == "nvproxy":
+            flags.append("--nvproxy")
+        return flags
+
+
+@dataclass(frozen=True)
+class CreateOptions:
+    """Flags of ``create``."""
+
+    bundle: Path
+    pid_file: Path
+
+    def args(self) -> list[str]:
+        """Return the command-line flags."""
+        return [f"--bundle={self.bundle}", f"--pid-file={self.pid_file}"]
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    """Flags of ``restore``."""
+
+    bundle: Path
+    image: Path
+
+    def args(self) -> list[str]:
+        """Return the command-line flags."""
+        return ["--detach", f"--bundle={self.bundle}", f"--image-path={self.image}"]
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """Flags of ``checkpoint``; ``exclude_zero_pages`` only where this runsc has it."""
+
+    image: Path
+    exclude_zero_pages: bool
+
+    def args(self) -> list[str]:
+        """Return the command-line flags."""
+        flags = ["--compression=none", f"--image-path={self.image}"]
+        if self.exclude_zero_pages:
+            flags.append("--exclude-committed-zero-pages")
+        return flags
+
+
+class Runsc:
+    """One runsc executable. Safe to use from several threads."""
+
+    def __init__(self, executable: Path) -> None:
+        self.executable = executable
+
+    @cached_property
+    def version(self) -> str:
+        """The version an image is bound to, such as ``20260224.0``."""
+        output = self._output("--version")
+        match = re.search(r"^runsc version (\S+)", output, re.MULTILINE)
+        if match is None:
+            raise RunscError("--version", 0, output)
+        return match.group(1)
+
+    @cached_property
+    def excludes_zero_pages(self) -> bool:
+        """Whether ``checkpoint`` can leave zero pages out of an image."""
+        return "-exclude-committed-zero-pages" in self._output("help", "checkpoint")
+
+    def create(self, options: RunscOptions, container_id: str, create: CreateOptions, *, timeout: float) -> None:
+        """Make a container that waits for ``start`` or ``restore``."""
+        self._run(options, "create", [*create.args(), container_id], timeout)
+
+    def start(self, options: RunscOptions, container_id: str, *, timeout: float) -> None:
+        """Run the command of a created container's spec."""
+        self._run(options, "start", [container_id], timeout)
+
+    def restore(self, options: RunscOptions, container_id: str, restore: RestoreOptions, *, timeout: float) -> None:
+        """Continue the process of an image in a created container; returns when it runs."""
+        self._run(options, "restore", [*restore.args(), container_id], timeout)
+
+    def checkpoint(
+        self, options: RunscOptions, container_id: str, checkpoint: CheckpointOptions, *, timeout: float
+    ) -> None:
+        """Write a running container's image and end the container."""
+        self._run(options, "checkpoint", [*checkpoint.args(), container_id], timeout)
+
+    def _run(self, options: RunscOptions, command: str, arguments: Sequence[str], timeout: float) -> None:
+        argv = [str(self.executable), *options.args(), command, *arguments]
+        status = _wait_for(argv, timeout, stdout=subprocess.DEVNULL)
+        if status != 0:
+            raise RunscError(command, status, tail(options.log))
+
+    def _output(self, *arguments: str) -> str:
+        with tempfile.TemporaryFile() as output:
+            status = _wait_for([str(self.executable), *arguments], _PROBE_SECONDS, stdout=output.fileno())
+            output.seek(0)
+            text = output.read().decode(errors="replace")
+        if status != 0:
+            raise RunscError(" ".join(arguments), status, text[-_TAIL_BYTES:])
+        return text
+
+
+def find_runsc(explicit: Path | None = None) -> Path:
+    """Return the runsc to use: ``explicit``, else the one beside this Python, else the one on ``PATH``.
+
+    Raises ``FileNotFoundError`` that says where it was looked for.
+    """
+    if explicit is not None:
+        if not os.access(explicit, os.X_OK):
+            raise FileNotFoundError(f"runsc is not an executable file: {explicit}")
+        return explicit
+    beside = Path(sys.executable).parent / "runsc"
+    if os.access(beside, os.X_OK):
+        return beside
+    if on_path := shutil.which("runsc"):
+        return Path(on_path)
+    raise FileNotFoundError(f"runsc was found neither beside {sys.executable} nor on PATH; run scripts/get-runsc")
+
+
+def tail(path: Path) -> str:
+    """Return the end of the log file ``path``, or nothing when there is none."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return log.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _summary(output: str) -> str:
+    """Return the last message of a log, without the stack trace that may follow it."""
+    lines = output.strip().splitlines()
+    if not lines:
+        return "no output"
+    try:
+        message = str(json.loads(lines[-1])["msg"]).splitlines()[0]
+    except (ValueError, LookupError, TypeError):
+        message = lines[-1]
+    return message[:_SUMMARY_CHARACTERS]
+
+
+def _wait_for(argv: Sequence[str], timeout: float, *, stdout: int) -> int | None:
+    """Run ``argv`` and return its exit status, or None after killing it when ``timeout`` seconds have passed.
+
+    Never a pipe: the sandbox inherits these descriptors and would keep it open for its whole life. Waits on a pidfd,
+    because ``Popen.wait(timeout)`` polls with sleeps of up to 50 ms.
+    """
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL, env=_ENVIRONMENT
+    )
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        waiting = select.poll()
+        waiting.register(pidfd, select.POLLIN)
+        ended = bool(waiting.poll(timeout * 1000))
+    finally:
+        os.close(pidfd)
+    if not ended:
+        process.kill()
+    status = process.wait()
+    return status if ended else None
+
+
+_ENVIRONMENT: Mapping[str, str] = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+"""Nothing of the worker's own environment is handed to runsc."""

@@ -1,0 +1,288 @@
+"""One sandbox's life: created, then restored or started, then ready, then gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from workers.executor import control
+from workers.executor.control import Start
+from workers.executor.wire import WireError
+from workers.sandbox import processes
+from workers.sandbox.connection import ConnectionLostError, ExecutorConnection
+from workers.sandbox.events import FileWaiter, ProcessEndedError
+from workers.sandbox.filesystem import Filesystem
+from workers.sandbox.runsc import (
+    CheckpointOptions,
+    CreateOptions,
+    RestoreOptions,
+    Runsc,
+    RunscError,
+    RunscOptions,
+    tail,
+)
+from workers.sandbox.shape import SandboxShape
+from workers.sandbox.spec import mount_sources, oci_spec
+
+_MAX_CONTROL_FILE_BYTES = 4 << 20
+
+
+class SandboxFailedError(Exception):
+    """A sandbox could not be made, restored, started or reached; ``log_tail`` is the end of what runsc logged."""
+
+    def __init__(self, reason: str, log_tail: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.log_tail = log_tail
+
+
+class ModuleImport(BaseModel):
+    """What importing one module took after those before it; MB are 10**6 bytes of anonymous memory."""
+
+    name: str
+    seconds: float
+    anonymous_mb: float
+
+
+class ImportReport(BaseModel):
+    """What an executor says after the imports for a snapshot, see ``workers.executor.imports``."""
+
+    imported: list[str]
+    failed: dict[str, str]
+    modules: list[ModuleImport]
+    loaded: list[str]
+    anonymous_mb: float
+    threads: int
+    sockets: int
+
+
+@dataclass(frozen=True)
+class SandboxPlan:
+    """What all sandboxes of a worker are made from. ``root`` is the directory on the host that becomes /."""
+
+    runsc: Runsc
+    platform: str
+    shape: SandboxShape
+    filesystem: Filesystem
+    root: Path
+    waiter: FileWaiter
+
+
+class Sandbox:
+    """One runsc container and everything that belongs to it, all below one folder.
+
+    Each has a runsc state root of its own, so taking it away is: kill its processes, remove its folder. (``runsc
+    delete`` does the same in 1.5 seconds.) ``kill`` may be called from any thread; the rest from one at a time.
+    """
+
+    def __init__(self, plan: SandboxPlan, run_dir: Path, *, timeout: float) -> None:
+        """Create the sandbox in ``run_dir`` within ``timeout`` seconds, or raise ``SandboxFailedError``."""
+        self.id = new_sandbox_id()
+        self.folder = run_dir / self.id
+        self.control_dir = self.folder / "control"
+        self.phases: dict[str, float] = {}
+        """Seconds that each step took: create_seconds, restore_seconds or start_seconds, connect_seconds."""
+        self._runsc = plan.runsc
+        self._waiter = plan.waiter
+        self._options = RunscOptions(
+            root=self.folder / "state",
+            log=self.folder / "runsc.log",
+            panic_log=self.folder / "panic.log",
+            platform=plan.platform,
+            network=plan.shape.network,
+            overlay=plan.shape.overlay,
+            gpu=plan.shape.gpu,
+        )
+        self._lock = threading.Lock()
+        self._pidfd: int | None = None  # guarded by _lock: kill() must not signal through a closed descriptor
+        self._expected_start: Start = "started"
+        self._connection: ExecutorConnection | None = None
+        try:
+            self._create(plan, timeout)
+        except BaseException:
+            self.destroy()
+            raise
+
+    def _create(self, plan: SandboxPlan, timeout: float) -> None:
+        began = time.perf_counter()
+        self._options.root.mkdir(parents=True)
+        self.control_dir.mkdir()
+        # The sandboxed user writes here until it is ready, and no more then: see _seal().
+        self.control_dir.chmod(0o777)
+        spec = oci_spec(
+            plan.shape,
+            root=plan.root,
+            sources=mount_sources(plan.filesystem, self.control_dir),
+            hostname=self.id,
+        )
+        (self.folder / "config.json").write_text(json.dumps(spec))
+        pid_file = self.folder / "pid"
+        try:
+            self._runsc.create(self._options, self.id, CreateOptions(self.folder, pid_file), timeout=timeout)
+            self._pidfd = os.pidfd_open(int(pid_file.read_text()))
+        except (RunscError, OSError, ValueError) as error:
+            raise self._failed(f"creating the sandbox failed: {error}") from error
+        self.phases["create_seconds"] = time.perf_counter() - began
+
+    @property
+    def alive(self) -> bool:
+        """Whether the sandbox's process runs."""
+        with self._lock:
+            return self._pidfd is not None and not processes.wait_for_end(self._pidfd, 0)
+
+    def restore(self, image: Path, *, timeout: float) -> None:
+        """Continue the process of the snapshot in ``image``; ``wait_ready`` comes next.
+
+        Raises ``SandboxFailedError``, also after ``timeout`` seconds; the sandbox is then of no more use.
+        """
+        began = time.perf_counter()
+        self._expected_start = "restored"
+        self._write_control(control.GO, "restored")
+        try:
+            self._runsc.restore(self._options, self.id, RestoreOptions(self.folder, image), timeout=timeout)
+        except RunscError as error:
+            raise self._failed(f"restoring {image.name} failed: {error}") from error
+        self.phases["restore_seconds"] = time.perf_counter() - began
+
+    def start(self, *, timeout: float, imports: Sequence[str] | None = None) -> None:
+        """Start the executor cold; ``wait_ready`` comes next.
+
+        With ``imports`` (which may be empty) it imports these modules and then stands still to be snapshotted;
+        ``wait_imported`` comes next. Raises ``SandboxFailedError`` as ``restore`` does.
+        """
+        began = time.perf_counter()
+        if imports is None:
+            self._write_control(control.GO, "started")
+        else:
+            self._write_control(control.IMPORTS, json.dumps(list(imports)))
+        try:
+            self._runsc.start(self._options, self.id, timeout=timeout)
+        except RunscError as error:
+            raise self._failed(f"starting the executor failed: {error}") from error
+        self.phases["start_seconds"] = time.perf_counter() - began
+
+    def wait_ready(self, *, timeout: float) -> ExecutorConnection:
+        """Return the connection to the executor as soon as it takes calls; ``destroy`` closes it.
+
+        Raises ``SandboxFailedError`` at once when the sandbox ends, and after ``timeout`` seconds.
+        """
+        began = time.perf_counter()
+        deadline = time.monotonic() + timeout
+        self._wait_for(control.SOCKET, deadline)
+        try:
+            self._connection = ExecutorConnection(self._connect(deadline), deadline=deadline)
+        except (OSError, ConnectionLostError, WireError) as error:
+            raise self._failed(f"the executor did not greet: {error}") from error
+        if self._connection.hello.start != self._expected_start:
+            raise self._failed(f"the executor was {self._connection.hello.start}, not {self._expected_start}")
+        self._seal()
+        self.phases["connect_seconds"] = time.perf_counter() - began
+        return self._connection
+
+    def wait_imported(self, *, timeout: float) -> ImportReport:
+        """Return the executor's report once its imports are done and it can be snapshotted.
+
+        Raises ``SandboxFailedError`` as ``wait_ready`` does. Modules that failed to import are in the report.
+        """
+        self._wait_for(control.IMPORTED, time.monotonic() + timeout)
+        try:
+            return ImportReport.model_validate_json(self._read_control(control.IMPORTED))
+        except (OSError, ValidationError) as error:
+            raise self._failed(f"the executor's import report can't be read: {error}") from error
+
+    def checkpoint(self, image: Path, *, timeout: float) -> None:
+        """Write the snapshot into the folder ``image``, which is made when missing; the sandbox ends by that.
+
+        Raises ``SandboxFailedError``; what ``image`` then holds is not to be used.
+        """
+        image.mkdir(parents=True, exist_ok=True)
+        options = CheckpointOptions(image, exclude_zero_pages=self._runsc.excludes_zero_pages)
+        try:
+            self._runsc.checkpoint(self._options, self.id, options, timeout=timeout)
+        except RunscError as error:
+            raise self._failed(f"taking the snapshot failed: {error}") from error
+
+    def kill(self) -> None:
+        """Kill everything that runs in the sandbox, at once; ``destroy`` must still be called."""
+        with self._lock:
+            if self._pidfd is not None:
+                processes.kill_process(self._pidfd)
+
+    def destroy(self) -> None:
+        """Kill the sandbox and remove all of it: processes, files, sockets. Takes some 10 ms; may be repeated."""
+        self.kill()
+        if self._connection is not None:
+            self._connection.close()
+        processes.kill_processes_under(self._options.root)
+        with self._lock:
+            if self._pidfd is not None:
+                os.close(self._pidfd)
+                self._pidfd = None
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+    def _wait_for(self, name: str, deadline: float) -> None:
+        with self._lock:
+            if self._pidfd is None:
+                raise SandboxFailedError("the sandbox was destroyed")
+            # A copy, because another thread may destroy the sandbox meanwhile.
+            pidfd = os.dup(self._pidfd)
+        try:
+            self._waiter.wait(self.control_dir / name, pidfd=pidfd, deadline=deadline)
+        except ProcessEndedError as error:
+            raise self._failed(f"{error}{self._executor_failure()}") from error
+        except OSError as error:
+            raise self._failed(f"the executor is not ready: {error}{self._executor_failure()}") from error
+        finally:
+            os.close(pidfd)
+
+    def _connect(self, deadline: float) -> socket.socket:
+        # Through /proc, because a socket's path may have 107 bytes at most and this one's folder is the operator's.
+        directory = os.open(self.control_dir, os.O_PATH | os.O_DIRECTORY)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+            connection.connect(f"/proc/self/fd/{directory}/{control.SOCKET}")
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            os.close(directory)
+        return connection
+
+    def _seal(self) -> None:
+        # No user code has run yet: from here on the sandbox can put nothing on the host's disk.
+        self.control_dir.chmod(0o755)
+
+    def _write_control(self, name: str, text: str) -> None:
+        (self.control_dir / name).write_text(text)
+
+    def _read_control(self, name: str) -> bytes:
+        # What is in there was made by the sandbox: a link must not lead to a file of the host.
+        descriptor = os.open(self.control_dir / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(_MAX_CONTROL_FILE_BYTES)
+
+    def _executor_failure(self) -> str:
+        try:
+            return ": " + self._read_control(control.FAILURE).decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+    def _failed(self, reason: str) -> SandboxFailedError:
+        return SandboxFailedError(reason, tail(self._options.log) + tail(self._options.panic_log))
+
+
+def new_sandbox_id() -> str:
+    """Return an id that no other sandbox of this machine has."""
+    return f"s{secrets.token_hex(6)}"

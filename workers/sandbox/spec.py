@@ -1,0 +1,80 @@
+"""The OCI runtime specification (``config.json``) of one sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from workers.executor import layout
+from workers.sandbox.filesystem import Filesystem
+from workers.sandbox.shape import Mount, SandboxShape
+
+_CPU_PERIOD_MICROSECONDS = 100_000
+
+
+def mount_sources(filesystem: Filesystem, control_dir: Path) -> dict[str, Path]:
+    """Return where on the host the bind mounts come from that do not come from the path they are mounted at."""
+    return {
+        str(layout.EXECUTOR_DIR): filesystem.executor,
+        str(layout.PACKAGES_DIR): filesystem.packages,
+        str(layout.CONTROL_DIR): control_dir,
+    }
+
+
+def oci_spec(
+    shape: SandboxShape,
+    *,
+    root: Path,
+    sources: Mapping[str, Path],
+    hostname: str,
+) -> dict[str, object]:
+    """Return the specification of a sandbox of ``shape``.
+
+    ``root`` is the directory on the host that becomes /; a bind mount that ``sources`` does not name comes from the
+    same path on the host, symbolic links followed.
+    """
+    return {
+        "ociVersion": "1.0.2",
+        "process": {
+            "args": list(shape.command),
+            "env": [f"{name}={value}" for name, value in shape.environment],
+            "cwd": shape.working_directory,
+            "user": {"uid": shape.uid, "gid": shape.gid},
+            "capabilities": {
+                kind: list(shape.capabilities)
+                for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")
+            },
+            "rlimits": [{"type": rlimit.name, "soft": rlimit.limit, "hard": rlimit.limit} for rlimit in shape.rlimits],
+            "noNewPrivileges": True,
+            "terminal": False,
+        },
+        "root": {"path": str(root), "readonly": True},
+        "hostname": hostname,
+        "mounts": [_mount(mount, sources) for mount in shape.mounts],
+        "linux": {
+            "namespaces": [{"type": namespace} for namespace in shape.namespaces],
+            "resources": _resources(shape),
+        },
+    }
+
+
+def _mount(mount: Mount, sources: Mapping[str, Path]) -> dict[str, object]:
+    source = (
+        str(sources.get(mount.destination, Path(mount.destination).resolve())) if mount.type == "bind" else mount.type
+    )
+    return {
+        "destination": mount.destination,
+        "type": mount.type,
+        "source": source,
+        "options": list(mount.options),
+    }
+
+
+def _resources(shape: SandboxShape) -> dict[str, object]:
+    resources: dict[str, object] = {}
+    if shape.cpu_limit is not None:
+        quota = round(shape.cpu_limit * _CPU_PERIOD_MICROSECONDS)
+        resources["cpu"] = {"quota": quota, "period": _CPU_PERIOD_MICROSECONDS}
+    if shape.pids_limit is not None:
+        resources["pids"] = {"limit": shape.pids_limit}
+    return resources
