@@ -1,0 +1,139 @@
+"""A submitted call, from this process or re-attached to by its id."""
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from .outcome import exception_of
+from .pickling import load_value
+from .protocol.envelope import CallState, Envelope, Report
+
+if TYPE_CHECKING:
+    from .client import Client
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CallStatus:
+    """Where a call is; ``str()`` of it reads ``queued (no worker is running)``."""
+
+    state: CallState
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.state} ({self.detail})" if self.detail else str(self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What this process measured when it submitted a call (``time.perf_counter`` seconds)."""
+
+    began: float
+    serialized: float
+    accepted: float
+
+
+class Call(Generic[R_co]):
+    """A call that was accepted; it ends in one value or one error.
+
+    Attributes:
+        id: unique; :func:`readie.get_call` finds the call by it from any process.
+    """
+
+    def __init__(
+        self, client: "Client", call_id: str, end: "Future[Envelope]", submission: Submission | None = None
+    ) -> None:
+        self.id = call_id
+        self._client = client
+        self._end = end
+        self._submission = submission
+        # Guards what the first reader of the result leaves for the others.
+        self._lock = threading.Lock()
+        self._outcome: tuple[bool, Any] | None = None
+        self._report: Report | None = None
+
+    def __repr__(self) -> str:
+        return f"<readie.Call {self.id}>"
+
+    def status(self) -> CallStatus:
+        """Return where the call is now.
+
+        Raises:
+            ResultExpiredError: its record is no longer kept.
+            ClusterUnavailableError: Redis can't be reached.
+        """
+        return self._client.status(self.id)
+
+    def result(self, timeout: float | None = None) -> R_co:
+        """Wait for the end; return the value or raise the error.
+
+        Args:
+            timeout: longest wait in seconds; the call itself goes on.
+
+        Raises:
+            TimeoutError: the call had not ended after ``timeout`` seconds.
+            RemoteError: the function raised; also an instance of the function's own exception type.
+            ReadieError: anything else that kept the call from a value.
+        """
+        return self._open(self._wait(timeout))
+
+    async def aresult(self) -> R_co:
+        """Like :meth:`result`, without blocking the event loop."""
+        envelope = await asyncio.shield(asyncio.wrap_future(self._end))
+        return await asyncio.to_thread(self._open, envelope)
+
+    def report(self, timeout: float | None = None) -> Report:
+        """Wait for the end and return how the call went: worker, start, checkpoint, phase timings in seconds.
+
+        Raises:
+            TimeoutError: the call had not ended after ``timeout`` seconds.
+        """
+        envelope = self._wait(timeout)
+        if self._report is not None:
+            return self._report
+        return envelope.report.model_copy(update={"total_seconds": envelope.ended_at - envelope.submitted_at})
+
+    def _wait(self, timeout: float | None) -> Envelope:
+        try:
+            return self._end.result(timeout)
+        except concurrent.futures.TimeoutError:
+            if self._end.done():
+                raise
+            raise TimeoutError(
+                f"call {self.id} has not ended after {timeout} s; it goes on ({self.status()})"
+            ) from None
+
+    def _open(self, envelope: Envelope) -> R_co:
+        with self._lock:
+            if self._outcome is None:
+                value = self._client.fetch_value(envelope)
+                if envelope.failure is None:
+                    self._outcome = (True, load_value(cast("bytes", value)))
+                else:
+                    self._outcome = (False, exception_of(envelope.failure, value))
+                self._report = self._complete_report(envelope)
+            succeeded, outcome = self._outcome
+        if not succeeded:
+            raise outcome
+        return cast("R_co", outcome)
+
+    def _complete_report(self, envelope: Envelope) -> Report | None:
+        """Add the client's own phases, which only the submitting process knows."""
+        submission = self._submission
+        if submission is None:
+            return None
+        total = time.perf_counter() - submission.began
+        serialize, submit = submission.serialized - submission.began, submission.accepted - submission.serialized
+        server = envelope.ended_at - envelope.submitted_at
+        phases = {
+            "serialize": serialize,
+            "submit": submit,
+            **envelope.report.phases,
+            "return": max(0.0, total - serialize - submit - server),
+        }
+        return envelope.report.model_copy(update={"phases": phases, "total_seconds": total})

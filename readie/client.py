@@ -1,0 +1,225 @@
+"""The client: one connection pool to Redis, one ledger, one listener for results."""
+
+import base64
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from .call import Call, CallStatus, Submission
+from .connection import connect, without_password
+from .errors import ClusterUnavailableError, ConfigurationError, ReadieError, ResultExpiredError
+from .hints import Hints
+from .ledger import Ledger
+from .options import Options
+from .pickling import dump_call
+from .protocol import keys, task
+from .protocol.call import INLINE_LIMIT_BYTES, PROTOCOL_VERSION, CallHeader, ImportHints
+from .protocol.envelope import Envelope
+from .replies import Replies
+from .settings import Settings
+
+_ANSWER_SECONDS = 4.0
+"""How long Redis may take for one answer before it counts as unreachable."""
+_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
+_ORIGIN = f"{os.getpid()}@{socket.gethostname()}"
+
+
+class Client:
+    """A connection to one cluster. Thread-safe; opens nothing before the first call.
+
+    Args:
+        **settings: fields of :class:`readie.settings.Settings`, such as ``redis_url``; they win over ``READIE_*``.
+
+    Raises:
+        ConfigurationError: a wrong setting.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        unknown = settings.keys() - Settings.model_fields.keys()
+        if unknown:
+            known = ", ".join(Settings.model_fields)
+            raise ConfigurationError(f"unknown settings: {', '.join(sorted(unknown))}; known: {known}")
+        try:
+            self.settings = Settings(**settings)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            where = ".".join(map(str, wrong["loc"]))
+            raise ConfigurationError(f"setting {where + ': ' if where else ''}{wrong['msg']}") from None
+        self._redis = connect(self.settings.redis_url, name="readie-client", timeout_seconds=_ANSWER_SECONDS)
+        self._ledger = Ledger(self._redis)
+        self._replies = Replies(self._redis, self._ledger)
+
+    def __repr__(self) -> str:
+        return f"<readie.Client {without_password(self.settings.redis_url)}>"
+
+    def close(self) -> None:
+        """Stop listening and close the connections. Calls go on."""
+        self._replies.close()
+        self._redis.close()
+
+    def submit(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: Options,
+        hints: Callable[[], Hints],
+    ) -> Call[Any]:
+        """Send one call.
+
+        Args:
+            function: the user's own function.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+            options: how it is to run.
+            hints: gives what the scan of the function found.
+
+        Raises:
+            SerializationError: the function or an argument can't be pickled.
+            ClusterUnavailableError: Redis can't be reached.
+        """
+        began = time.perf_counter()
+        payload = dump_call(function, args, kwargs)
+        found = hints()
+        inline = len(payload) <= INLINE_LIMIT_BYTES
+        call_id = uuid.uuid4().hex
+        header = CallHeader(
+            protocol=PROTOCOL_VERSION,
+            id=call_id,
+            name=str(options.name or getattr(function, "__qualname__", repr(function)))[:256],
+            python=_PYTHON,
+            hints=ImportHints(
+                imports=found.imports, models=found.models, tokenizers=found.tokenizers, datasets=found.datasets
+            ),
+            options=options.for_call(),
+            payload_bytes=len(payload),
+            payload_by_reference=not inline,
+        )
+        message = task.encode(header, task.encode_body(payload if inline else None), _ORIGIN)
+        serialized = time.perf_counter()
+        end = self._replies.expect(call_id)
+        try:
+            with self._reaching_redis():
+                self._ledger.submit(call_id, message, self._replies.client_id, None if inline else payload)
+        except BaseException:
+            self._replies.forget(call_id)
+            raise
+        accepted = time.perf_counter()
+        self._replies.submitted(call_id)
+        return Call(self, call_id, end, Submission(began, serialized, accepted))
+
+    def get_call(self, call_id: str) -> Call[Any]:
+        """Return a call that any process submitted.
+
+        Raises:
+            ResultExpiredError: there is no such call, or its result is no longer kept.
+            ClusterUnavailableError: Redis can't be reached.
+        """
+        end = self._replies.expect(call_id)
+        try:
+            with self._reaching_redis():
+                self._replies.look_up(call_id)
+        except BaseException:
+            self._replies.forget(call_id)
+            raise
+        if end.done() and (error := end.exception()) is not None:
+            raise error
+        self._replies.submitted(call_id)
+        return Call(self, call_id, end)
+
+    def status(self, call_id: str) -> CallStatus:
+        """Return where a call is now; see :meth:`readie.Call.status`."""
+        with self._reaching_redis():
+            state, waits_for = self._ledger.state(call_id)
+        if state is None:
+            raise ResultExpiredError(f"call {call_id}: its record is no longer kept, or there never was such a call")
+        return CallStatus(state, waits_for)
+
+    def fetch_value(self, envelope: Envelope) -> bytes | None:
+        """Return the container of a call's pickled value or exception, ``None`` when it has none.
+
+        Raises:
+            ResultExpiredError: it is no longer kept.
+            ClusterUnavailableError: Redis can't be reached.
+        """
+        if envelope.value is not None:
+            return base64.b64decode(envelope.value)
+        if not envelope.value_by_reference:
+            return None
+        with self._reaching_redis():
+            value = cast("bytes | None", self._redis.get(keys.value(envelope.id, envelope.report.attempt)))
+        if value is None:
+            raise ResultExpiredError(f"call {envelope.id}: its result is no longer kept")
+        return value
+
+    @contextlib.contextmanager
+    def _reaching_redis(self) -> Iterator[None]:
+        try:
+            yield
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            url = without_password(self.settings.redis_url)
+            raise ClusterUnavailableError(
+                f"can't reach Redis at {url}: {_reason(error)}. Is it running? `readie up` starts one on this machine; "
+                "READIE_REDIS_URL or readie.configure(redis_url=...) names another"
+            ) from error
+        except RedisError as error:
+            raise ReadieError(f"Redis at {without_password(self.settings.redis_url)} refused: {error}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error).rstrip(".") or type(error).__name__
+
+
+class _DefaultClient:
+    """The client of functions that name none. ``_client`` is guarded by ``_lock``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+
+    def get(self) -> Client:
+        with self._lock:
+            if self._client is None:
+                self._client = Client()
+            return self._client
+
+    def replace(self, client: Client) -> None:
+        with self._lock:
+            former, self._client = self._client, client
+        if former is not None:
+            former.close()
+
+
+_default = _DefaultClient()
+# A forked child has neither the listener's thread nor a right to the sockets, and its copy of the lock may be held.
+os.register_at_fork(after_in_child=_default.__init__)  # type: ignore[misc]
+
+
+def configure(**settings: Any) -> None:
+    """Set up the client that ``@remote`` functions use from now on; takes what :class:`Client` takes.
+
+    Raises:
+        ConfigurationError: a wrong setting.
+    """
+    _default.replace(Client(**settings))
+
+
+def default_client() -> Client:
+    """Return the configured client, or one made from the environment."""
+    return _default.get()
+
+
+def get_call(call_id: str) -> Call[Any]:
+    """Return a call by its id, from any process; see :meth:`Client.get_call`."""
+    return default_client().get_call(call_id)

@@ -1,0 +1,96 @@
+"""From a stored end of a call to the value or the exception its caller gets."""
+
+from typing import Any, cast
+
+from .errors import (
+    CallCancelledError,
+    CallExpiredError,
+    CallTimeoutError,
+    IncompatiblePythonError,
+    InvalidRequestError,
+    PreconditionError,
+    ReadieError,
+    RemoteError,
+    ResourceExhaustedError,
+    SandboxDiedError,
+    SerializationError,
+    WorkerLostError,
+)
+from .pickling import load_value
+from .protocol.codes import ErrorCode
+from .protocol.envelope import Failure
+
+_CLASSES: dict[ErrorCode, type[ReadieError]] = {
+    ErrorCode.REMOTE: RemoteError,
+    ErrorCode.SERIALIZATION: SerializationError,
+    ErrorCode.INVALID_REQUEST: InvalidRequestError,
+    ErrorCode.PRECONDITION: PreconditionError,
+    ErrorCode.INCOMPATIBLE_PYTHON: IncompatiblePythonError,
+    ErrorCode.RESOURCE_EXHAUSTED: ResourceExhaustedError,
+    ErrorCode.TIMEOUT: CallTimeoutError,
+    ErrorCode.CANCELLED: CallCancelledError,
+    ErrorCode.EXPIRED: CallExpiredError,
+    ErrorCode.WORKER_LOST: WorkerLostError,
+    ErrorCode.SANDBOX_DIED: SandboxDiedError,
+}
+
+
+class _RemoteTraceback(Exception):  # noqa: N818 - shown as the cause, never caught
+    """Shows the remote traceback above the local one, as the cause of what is raised."""
+
+    def __str__(self) -> str:
+        return "\n\n" + str(self.args[0]).rstrip() + "\n"
+
+
+_both_types: dict[type[BaseException], type[BaseException]] = {}
+
+
+def _as_both(error: BaseException) -> BaseException | None:
+    """Return the exception as its own type and ``RemoteError`` at once; ``None`` where its type does not allow that."""
+    own = type(error)
+    if isinstance(error, RemoteError):
+        return error
+    try:
+        both = _both_types.get(own)
+        if both is None:
+            names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
+            both = _both_types[own] = type(own.__name__, (own, RemoteError), names)
+        try:
+            error.__class__ = both  # keeps the object as it is, whatever its __init__ asks for
+        except TypeError:
+            # Classes written in C can't be changed in place; what they pickle as is what builds them.
+            _, arguments, *_ = cast("tuple[Any, ...]", error.__reduce__())
+            built = both(*arguments)
+            built.__dict__.update(error.__dict__)
+            return built
+    except Exception:
+        return None
+    return error
+
+
+def exception_of(failure: Failure, pickled: bytes | None) -> BaseException:
+    """Return the exception to raise for a failure; never raises itself.
+
+    Args:
+        failure: as stored.
+        pickled: the container with the pickled remote exception, where there is one.
+    """
+    if failure.code is not ErrorCode.REMOTE:
+        return _CLASSES[failure.code](failure.message)
+    error: BaseException | None = None
+    if pickled:
+        try:
+            loaded = load_value(pickled)
+        except Exception as reason:
+            failure = failure.model_copy(
+                update={"message": f"{failure.message} (the exception can't be rebuilt here: {reason})"}
+            )
+        else:
+            error = _as_both(loaded) if isinstance(loaded, BaseException) else None
+    if error is None:
+        error = RemoteError(f"{failure.type}: {failure.message}")
+    remote: Any = error
+    remote.remote_type, remote.remote_traceback = failure.type, failure.traceback
+    if failure.traceback:
+        error.__cause__ = _RemoteTraceback(failure.traceback)
+    return error

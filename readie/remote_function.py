@@ -1,0 +1,116 @@
+"""``@remote``: a function that runs elsewhere when it is called."""
+
+import asyncio
+import functools
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+
+from .errors import ConfigurationError
+from .hints import Hints, scan
+from .options import Options, RemoteOptions
+
+if TYPE_CHECKING:
+    from .call import Call
+    from .client import Client
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class RemoteFunction(Generic[P, R]):
+    """A function whose calls run on a worker. Made by :func:`remote`.
+
+    ``f(x)`` blocks for the value; ``f.spawn(x)`` returns a :class:`~readie.Call` now; ``await f.aio(x)`` is for event
+    loops; ``f.local(x)`` runs here. Sent along as a global of another remote function, it is the plain function again.
+    """
+
+    def __init__(self, function: Callable[P, R], options: Options, client: "Client | None" = None) -> None:
+        self._options = options
+        self._client = client
+        self.__wrapped__ = function
+        functools.update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"<readie.RemoteFunction {getattr(self, '__qualname__', self.__wrapped__)}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run remotely and wait for the value; raises what :meth:`Call.result <readie.Call.result>` raises."""
+        return self.spawn(*args, **kwargs).result()
+
+    def spawn(self, *args: P.args, **kwargs: P.kwargs) -> "Call[R]":
+        """Submit the call and return at once.
+
+        Raises:
+            SerializationError: the function or an argument can't be pickled.
+            ClusterUnavailableError: Redis can't be reached.
+        """
+        # At the first call: it takes Redis' client along, which most of what imports a decorated function never needs.
+        from .client import default_client  # noqa: PLC0415
+
+        client = self._client or default_client()
+        return client.submit(self.__wrapped__, args, kwargs, self._options, self.hints)
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run remotely without blocking the event loop."""
+        call = await asyncio.to_thread(self.spawn, *args, **kwargs)
+        return await call.aresult()
+
+    def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run here, as if the function had not been decorated."""
+        return self.__wrapped__(*args, **kwargs)
+
+    def options(self, **options: Unpack[RemoteOptions]) -> "RemoteFunction[P, R]":
+        """Return a copy with changed options.
+
+        Raises:
+            ConfigurationError: an unknown option or a wrong value.
+        """
+        return RemoteFunction(self.__wrapped__, self._options.changed(options), self._client)
+
+    def hints(self) -> Hints:
+        """Return which modules the function was found to need; scanned once."""
+        return self._hints
+
+    @functools.cached_property
+    def _hints(self) -> Hints:
+        return scan(self.__wrapped__)
+
+    def __get__(self, instance: object, owner: type | None = None) -> "RemoteFunction[..., R]":
+        if instance is None:
+            return cast("RemoteFunction[..., R]", self)
+        bound = self.__wrapped__.__get__(instance, owner)
+        return RemoteFunction(bound, self._options, self._client)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The plain function, by means every Python has: a sandbox need not know this class.
+        return operator.getitem, ((self.__wrapped__,), 0)
+
+
+@overload
+def remote(function: Callable[P, R], /) -> RemoteFunction[P, R]: ...
+
+
+@overload
+def remote(**options: Unpack[RemoteOptions]) -> Callable[[Callable[P, R]], RemoteFunction[P, R]]: ...
+
+
+def remote(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+    """Make a function run remotely: ``@remote`` or ``@remote(timeout=60, ...)``.
+
+    Args:
+        function: the function, when used bare.
+        **options: fields of :class:`readie.options.Options`.
+
+    Raises:
+        ConfigurationError: an unknown option (names the nearest known one), a wrong value, or something not callable.
+        InvalidRequestError: options that contradict each other.
+    """
+    checked = Options.of(options)
+
+    def decorate(function: Callable[P, R]) -> RemoteFunction[P, R]:
+        if not callable(function):
+            raise ConfigurationError(f"remote() decorates a function, not {type(function).__name__}")
+        return RemoteFunction(function, checked)
+
+    return decorate if function is None else decorate(function)

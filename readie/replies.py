@@ -1,0 +1,140 @@
+"""Waiting for the ends of calls: one connection and one thread, however many calls are pending."""
+
+import contextlib
+import logging
+import secrets
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from .errors import ResultExpiredError
+from .ledger import Ledger
+from .ledger.result import decode_result
+from .protocol import keys
+from .protocol.envelope import Envelope
+
+_log = logging.getLogger(__name__)
+
+_SILENCE_SECONDS = 15.0
+"""After this long without a word, the pending calls are looked up: bounds what any lost notice can cost."""
+_RETRY_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class _Pending:
+    subscription: int
+    """Number of the subscription that was current when the wait began."""
+    submitted: bool = False
+    future: Future[Envelope] = field(default_factory=Future)
+
+
+class Replies:
+    """Hears of calls' ends on this client's own channel.
+
+    Notices can be missed while the connection is broken, so every (re)subscription is followed by a look at the
+    submitted calls, and a call whose submission overlapped a new subscription is looked at by its submitter.
+    ``_pending``, ``_subscription`` and ``_thread`` are guarded by ``_lock``; the rest never changes.
+    """
+
+    def __init__(self, redis: Redis, ledger: Ledger) -> None:
+        self.client_id = secrets.token_hex(8)
+        self._redis = redis
+        self._ledger = ledger
+        self._lock = threading.Lock()
+        self._pending: dict[str, _Pending] = {}
+        self._subscription = 0
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def expect(self, call_id: str) -> Future[Envelope]:
+        """Return a future of the call's end. Precedes the submission; ``submitted`` or ``forget`` follows it."""
+        with self._lock:
+            pending = self._pending.get(call_id)
+            if pending is None:
+                pending = self._pending[call_id] = _Pending(self._subscription)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._listen, name="readie-replies", daemon=True)
+                self._thread.start()
+        return pending.future
+
+    def submitted(self, call_id: str) -> None:
+        """The call is in Redis now."""
+        with self._lock:
+            pending = self._pending.get(call_id)
+            if pending is None:
+                return
+            pending.submitted = True
+            missed = pending.subscription != self._subscription
+        if missed:
+            with contextlib.suppress(RedisError):  # a broken connection means a new subscription, which looks again
+                self.look_up(call_id)
+
+    def forget(self, call_id: str) -> None:
+        """Stop waiting for a call that was never submitted."""
+        with self._lock:
+            self._pending.pop(call_id, None)
+
+    def look_up(self, call_id: str) -> None:
+        """Resolve a pending call whose end is stored already; otherwise its end will be told.
+
+        Raises:
+            RedisError: Redis can't be asked.
+        """
+        watch = self._ledger.watch(call_id, self.client_id)
+        if watch.result is not None:
+            self._resolve(watch.result)
+        elif watch.state is None or watch.state.ended:
+            with self._lock:
+                pending = self._pending.pop(call_id, None)
+            if pending is not None:
+                pending.future.set_exception(
+                    ResultExpiredError(f"call {call_id}: its result is no longer kept, or there never was such a call")
+                )
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._closed.set()
+        thread = self._thread
+        if thread is not None:
+            with contextlib.suppress(RedisError):
+                self._redis.publish(keys.replies(self.client_id), b"")
+            thread.join()
+
+    def _resolve(self, result: bytes) -> None:
+        try:
+            envelope = decode_result(result)
+        except ValueError:
+            _log.warning("an unreadable notice on this client's reply channel was dropped")
+            return
+        with self._lock:
+            pending = self._pending.pop(envelope.id, None)
+        if pending is not None:
+            pending.future.set_result(envelope)
+
+    def _look_up_all(self) -> None:
+        with self._lock:
+            submitted = [call_id for call_id, pending in self._pending.items() if pending.submitted]
+        for call_id in submitted:
+            self.look_up(call_id)
+
+    def _listen(self) -> None:
+        while not self._closed.is_set():
+            try:
+                with self._redis.pubsub() as pubsub:  # type: ignore[no-untyped-call]
+                    pubsub.subscribe(keys.replies(self.client_id))
+                    while not self._closed.is_set():
+                        message = pubsub.get_message(timeout=_SILENCE_SECONDS)
+                        if message is None:
+                            self._look_up_all()
+                        elif message["type"] == "subscribe":
+                            with self._lock:
+                                self._subscription += 1
+                            self._look_up_all()
+                        elif message["type"] == "message" and message["data"]:
+                            self._resolve(message["data"])
+            except RedisError as error:
+                _log.info("waiting for results: %s; trying again", error)
+                self._closed.wait(_RETRY_SECONDS)
