@@ -15,7 +15,7 @@ from readie.protocol.payload import Pickled, encode
 TRACEBACK = 'Traceback (most recent call last):\n  File "job.py", line 7, in job\n    fail()\nValueError: no\n'
 
 
-class Picky(Exception):
+class PickyError(Exception):
     """Its constructor can't be called with its args."""
 
     def __init__(self, code: int, *, reason: str) -> None:
@@ -26,11 +26,11 @@ class Picky(Exception):
         return _picky, (self.code,)
 
 
-def _picky(code: int) -> Picky:
-    return Picky(code, reason="rebuilt")
+def _picky(code: int) -> PickyError:
+    return PickyError(code, reason="rebuilt")
 
 
-class Slotted(Exception):
+class SlottedError(Exception):
     __slots__ = ("extra",)
 
 
@@ -51,8 +51,8 @@ def rebuilt(error: BaseException) -> BaseException:
         KeyboardInterrupt(),
         StopIteration(5),
         ExceptionGroup("several", [ValueError(1), TypeError(2)]),
-        Picky(4, reason="first"),
-        Slotted("s"),
+        PickyError(4, reason="first"),
+        SlottedError("s"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -60,7 +60,7 @@ def test_both_types_and_the_arguments_survive(error: BaseException) -> None:
     raised = rebuilt(error)
     assert isinstance(raised, type(error))
     assert isinstance(raised, RemoteError)
-    assert str(raised) == str(error) or isinstance(error, Picky)
+    assert str(raised) == str(error) or isinstance(error, PickyError)
     assert type(raised).__name__ == type(error).__name__
 
 
@@ -71,16 +71,15 @@ def test_attributes_and_notes_survive() -> None:
     assert isinstance(raised, FileNotFoundError)
     assert (raised.errno, raised.filename) == (2, "x.csv")
     assert raised.__notes__ == ["while reading the report"]
-    assert isinstance(rebuilt(Picky(4, reason="first")), Picky)
+    assert isinstance(rebuilt(PickyError(4, reason="first")), PickyError)
 
 
 def test_the_remote_traceback_is_shown_with_the_local_one() -> None:
-    try:
+    with pytest.raises(ValueError, match="no") as caught:
         raise rebuilt(ValueError("no"))
-    except ValueError as error:
-        shown = "".join(traceback.format_exception(error))
-        assert isinstance(error, RemoteError)
-        assert error.remote_traceback == TRACEBACK
+    shown = "".join(traceback.format_exception(caught.value))
+    assert isinstance(caught.value, RemoteError)
+    assert caught.value.remote_traceback == TRACEBACK
     assert 'File "job.py", line 7, in job' in shown
     assert __file__ in shown
 
