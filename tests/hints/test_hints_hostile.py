@@ -108,10 +108,13 @@ def test_objects_that_hold_themselves_are_looked_at_once() -> None:
     namespace: dict[str, object] = {"loop": loop}
     namespace["self"] = namespace
 
-    def i() -> object:
+    def j() -> object:
         import arrays
 
         return arrays
+
+    def i() -> object:
+        return j()
 
     def h() -> object:
         return i()

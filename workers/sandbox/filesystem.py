@@ -15,6 +15,7 @@ import workers.executor
 DESCRIPTION = "filesystem.json"
 PACKAGES = "packages"
 EXECUTOR = "executor"
+_READIE_MODULES = ("__init__.py", "errors.py", "hooks.py", "protocol/__init__.py", "protocol/payload.py")
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,21 @@ def write_filesystem(folder: Path, *, python: Path, prefix: Path, digest: str, p
 
 
 def copy_executor(destination: Path) -> None:
-    """Copy what the executor consists of to ``destination``: ``readie``, and of ``workers`` the executor alone."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(_package_dir(readie), destination / "readie", ignore=ignored)
-    shutil.copytree(_package_dir(workers.executor), destination / "workers" / "executor", ignore=ignored)
+    """Copy the executor's program to ``destination``: of ``workers`` the executor, of ``readie`` what it needs.
+
+    The rest of ``readie`` stays out: it needs more than the standard library, and images would go stale whenever the
+    client changes.
+    """
+    shutil.copytree(
+        _package_dir(workers.executor),
+        destination / "workers" / "executor",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     shutil.copy2(_package_dir(workers) / "__init__.py", destination / "workers" / "__init__.py")
+    for name in _READIE_MODULES:
+        copy = destination / "readie" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(_package_dir(readie) / name, copy)
 
 
 def _package_dir(package: Any) -> Path:
