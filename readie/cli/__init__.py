@@ -1,0 +1,13 @@
+"""The ``readie`` command. One module for each subcommand; ``app`` puts them together.
+
+Exit statuses: 0 done; 1 it failed, standard error says why; 2 a wrong option; 3 (``status``) nothing runs; 130 the
+user interrupted it.
+What a command needs is imported when it runs: ``readie --help`` and the shell's completion must not wait for it.
+"""
+
+
+def main() -> None:
+    """Run the command that the arguments ask for, and exit with its status."""
+    from .app import run  # noqa: PLC0415
+
+    run()

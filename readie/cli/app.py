@@ -1,0 +1,28 @@
+"""The command line: every subcommand, and what all of them do with an error."""
+
+import typer
+
+from readie.errors import ReadieError
+
+from .down import down
+from .status import status
+from .up import up
+
+app = typer.Typer(
+    name="readie",
+    help="Run Python functions remotely with no import cold start.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(up)
+app.command()(down)
+app.command()(status)
+
+
+def run() -> None:
+    """Run a command; an error of ours becomes one message and exit status 1, never a traceback."""
+    try:
+        app()
+    except ReadieError as error:
+        typer.echo(f"readie: {error}", err=True)
+        raise SystemExit(1) from None

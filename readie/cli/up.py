@@ -1,0 +1,136 @@
+"""``readie up``."""
+
+# ruff: noqa: PLC0415 - see the package's docstring
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from readie.stack.control import Event
+    from readie.stack.launch import Launch
+    from readie.stack.settings import StackOptions
+
+
+def up(
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Return as soon as everything runs.")] = False,
+    workers: Annotated[int, typer.Option(min=0, max=1000, help="Number of workers.")] = 1,
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1000,
+            help="Calls that each worker runs at once.",
+            show_default="READIE_SLOTS, else two for each core",
+        ),
+    ] = None,
+    redis_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of Redis, on loopback.", show_default="a free one")
+    ] = None,
+) -> None:
+    """Run Redis, a router and workers on this machine.
+
+    Without -d it stays until Ctrl-C, which stops all; a second Ctrl-C does not wait for running calls.
+
+    State and logs lie in READIE_HOME; each home has a stack of its own.
+
+    Where one runs already, "up -d" leaves it as it is and succeeds, "up" fails.
+    """
+    from readie.stack.launch import Launch
+    from readie.stack.settings import StackOptions, load_settings
+
+    options = StackOptions.from_settings(load_settings(), workers=workers, slots=slots, redis_port=redis_port)
+    launch = Launch(options)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: launch.stop())
+    raise typer.Exit(_follow(launch, options, detach=detach))
+
+
+def _follow(launch: "Launch", options: "StackOptions", *, detach: bool) -> int:
+    """Show what the supervisor reports; return the exit status."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    was_running = False
+    # The bar is for people: a log of this command's output has the lines alone.
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("Starting redis, router, workers", total=2 + options.workers)
+        for event in launch.events():
+            match event.kind:
+                case "ready":
+                    progress.advance(bar)
+                    continue
+                case "running":
+                    was_running = True
+                    progress.stop()
+                    _say_what_runs(options, detached=detach)
+                    if detach:
+                        launch.detach()
+                        return 0
+                case "stopping":
+                    progress.stop()
+                    typer.echo(f"Stopping {event.part}", err=True)
+                case "stopped":
+                    typer.echo("Stopped.", err=True)
+                    return 0 if was_running else 130
+                case "already_running":
+                    progress.stop()
+                    return _say_already_running(options.home, detached=detach)
+                case "gave_up" if not was_running:
+                    continue  # the failure that follows says it again
+                case _:
+                    progress.stop()
+                    typer.echo(_line(event), err=True)
+                    if event.kind == "failed":
+                        return 1
+    return 1
+
+
+def _line(event: "Event") -> str:
+    if event.kind == "cleaned":
+        return f"Stopped first what a killed supervisor had left: {event.text}"
+    return f"readie: {event.text}"
+
+
+def _say_what_runs(options: "StackOptions", *, detached: bool) -> None:
+    from readie.home import default_home
+    from readie.stack.state import read_state
+
+    state = read_state(options.home)
+    url = state.redis_url if state else ""
+    workers = "1 worker" if options.workers == 1 else f"{options.workers} workers"
+    by_itself = options.home == default_home()
+    lines = [
+        f"Readie runs: Redis, a router and {workers}.",
+        f"  Redis     {url}",
+        f"  Logs      {options.home / 'logs'}",
+        "  Use it    import readie  (it finds this stack by itself)"
+        if by_itself
+        else f"  Use it    with READIE_HOME={options.home} in the client's environment",
+        f"  Stop it   {'readie down' if detached else 'Ctrl-C, or readie down from elsewhere'}",
+    ]
+    configured = os.environ.get("READIE_REDIS_URL", "")
+    if configured not in {"", url}:
+        lines.append("  Note      READIE_REDIS_URL is set here: clients in this shell use that Redis, not this stack")
+    typer.echo("\n".join(lines))
+
+
+def _say_already_running(home: Path, *, detached: bool) -> int:
+    from readie.stack.state import read_state
+
+    state = read_state(home)
+    if state is None or state.phase != "running":
+        phase = state.phase if state else "starting or stopping"
+        typer.echo(f"readie: a stack is {phase} in {home} at this moment; see `readie status`", err=True)
+        return 1
+    typer.echo(
+        f"readie: a stack runs in {home} already, with {', '.join(state.parts)}; nothing was changed. "
+        "`readie status` shows it, `readie down` stops it, another READIE_HOME makes a second one",
+        err=True,
+    )
+    return 0 if detached else 1
