@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from workers.sandbox.sandbox import Sandbox, SandboxFailedError
 
 logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 5.0
+_HOLD_BACK_SECONDS = 1.0
 
 
 class CreatedPool:
     """Keeps ``count`` created sandboxes, refilled by a thread of its own.
 
-    ``create`` makes one and ``discard`` takes one away. All state is guarded by ``_changed``.
+    ``create`` makes one and ``discard`` takes one away. While a call's sandbox starts, no other is made: the call needs
+    the cores. All state is guarded by ``_changed``.
     """
 
     def __init__(self, create: Callable[[], Sandbox], discard: Callable[[Sandbox], None], count: int) -> None:
@@ -26,6 +29,7 @@ class CreatedPool:
         self._count = count
         self._changed = threading.Condition()
         self._ready: deque[Sandbox] = deque()
+        self._starting = 0
         self._closed = False
         self._thread = threading.Thread(target=self._refill, name="created-sandboxes", daemon=True)
         self._thread.start()
@@ -48,6 +52,18 @@ class CreatedPool:
             self._discard(sandbox)
         return self._create()
 
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """Hold the refill back while a sandbox that was taken starts, though never for long."""
+        with self._changed:
+            self._starting += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._starting -= 1
+                self._changed.notify_all()
+
     def wait_full(self, timeout: float) -> bool:
         """Return whether all ``count`` are ready within ``timeout`` seconds."""
         with self._changed:
@@ -66,6 +82,7 @@ class CreatedPool:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or len(self._ready) < self._count)
+                self._changed.wait_for(lambda: self._closed or not self._starting, _HOLD_BACK_SECONDS)
                 if self._closed:
                     return
             try:

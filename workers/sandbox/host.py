@@ -89,6 +89,10 @@ class SandboxHost:
         """Return a created sandbox; it is the caller's until ``discard``. Raises ``SandboxFailedError``."""
         return self._pool.take()
 
+    def starting(self) -> contextlib.AbstractContextManager[None]:
+        """Keep the machine's cores for a start that is under way: no sandbox is created ahead meanwhile."""
+        return self._pool.starting()
+
     def discard(self, sandbox: Sandbox) -> None:
         """Kill ``sandbox`` at once and remove it in the background."""
         self._remover.remove(sandbox)

@@ -1,0 +1,57 @@
+"""The Celery app: ``celery -A workers.app worker -P custom -n NAME@%h -X readie.submit`` (or ``python -m workers``)."""
+
+import os
+
+os.environ.setdefault("CELERY_CUSTOM_WORKER_POOL", "workers.pool:TaskPool")
+
+from celery import Celery
+
+from readie.protocol import keys
+from readie.settings import Settings
+
+from .lifecycle import WorkerStep
+from .task import ExecuteTask
+
+_url = Settings().redis_url
+
+app = Celery("readie", broker=_url, backend=_url)
+app.conf.update(
+    # Messages are wake-ups: the ledger decides what runs, so they are acknowledged early and none is held back.
+    # A worker that holds an unacknowledged message when Redis goes away dies (Celery 5.7.0).
+    task_acks_late=False,
+    worker_disable_prefetch=True,
+    worker_prefetch_multiplier=1,
+    worker_enable_prefetch_count_reduction=False,
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+    worker_direct=True,
+    task_default_queue=keys.SUBMIT_QUEUE,
+    # Nothing but JSON is ever decoded here.
+    accept_content=["json"],
+    result_accept_content=["json"],
+    task_serializer="json",
+    result_serializer="json",
+    event_serializer="json",
+    # Results are written together with the call's record, never by Celery.
+    task_ignore_result=True,
+    result_expires=3600,
+    worker_send_task_events=True,
+    event_queue_ttl=5,
+    worker_hijack_root_logger=False,
+    worker_redirect_stdouts=False,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    broker_transport_options={
+        "visibility_timeout": 86400,
+        "socket_timeout": 10,
+        "socket_connect_timeout": 5,
+        "socket_keepalive": True,
+        "health_check_interval": 25,
+        "unacked_key": "readie:worker-unacked",
+        "unacked_index_key": "readie:worker-unacked-index",
+        "unacked_mutex_key": "readie:worker-unacked-mutex",
+        "priority_steps": [0],
+        "client_name": "readie-worker",
+    },
+)
+app.register_task(ExecuteTask())
+app.steps["worker"].add(WorkerStep)
