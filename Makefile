@@ -15,7 +15,7 @@ setup: ## set up .venv with the packages, Redis and runsc (root; downloads what 
 
 demo: ## set up, start a small cluster, run examples/quickstart.py restored and cold, stop everything (root)
 	@scripts/setup
-	@$(BIN)/python scripts/demo
+	@scripts/demo
 
 generation: ## build a generation of checkpoints (root)
 	@scripts/setup
