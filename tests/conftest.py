@@ -1,6 +1,7 @@
 """Fixtures for all tests: a real Redis of their own."""
 
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
@@ -89,3 +90,12 @@ def redis(redis_server: RedisServer) -> Iterator[Redis]:
 def redis_url(redis: Redis, redis_server: RedisServer) -> str:
     """URL of an empty Redis."""
     return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Flavor and generation, built from this checkout; reused by later runs that change nothing."""
+    data = ROOT / ".cache" / "test-data"
+    environment = {**os.environ, "READIE_DATA": str(data)}
+    subprocess.run([sys.executable, "-m", "workers.pipeline"], env=environment, check=True, timeout=900, cwd=ROOT)
+    return data

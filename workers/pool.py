@@ -10,7 +10,7 @@ def _nothing() -> None:
     pass
 
 
-class TaskPool(ThreadPool):
+class TaskPool(ThreadPool):  # type: ignore[misc]
     """Wakes the event loop when a thread finishes.
 
     Without it, a worker that does not prefetch notices a free thread only at its next one-second tick, and short calls
@@ -30,5 +30,5 @@ class TaskPool(ThreadPool):
         result = super().on_apply(target, args, kwargs, callback, accept_callback, **options)
         hub = get_event_loop()
         if hub is not None:
-            result.f.add_done_callback(lambda _: hub.call_soon(_nothing))
+            result.f.add_done_callback(lambda _: hub.call_soon(_nothing))  # type: ignore[no-untyped-call]
         return result

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from readie.stack.processes import Process, is_alive
-from tests.stack.conftest import LocalStack, eventually
+from tests.local_stack import LocalStack, eventually
 
 
 @pytest.fixture(scope="module")

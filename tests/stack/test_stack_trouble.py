@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.conftest import LocalStack, eventually
+from tests.local_stack import LocalStack, eventually
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.conftest import LocalStack, eventually
+from tests.local_stack import LocalStack, eventually
 
 pytestmark = pytest.mark.sandbox
 

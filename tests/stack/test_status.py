@@ -6,7 +6,7 @@ from readie.ledger import Ledger
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement
 from readie.stack.overview import PartOverview, RedisOverview, RouterOverview, StackOverview, WorkerOverview, judge
-from tests.stack.conftest import LocalStack
+from tests.local_stack import LocalStack
 
 WORKER = Announcement(
     name="worker1@a-machine-in-a-cloud-with-a-name-that-nobody-would-ever-type.internal.example.com",

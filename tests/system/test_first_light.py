@@ -15,7 +15,7 @@ import readie
 from readie import RemoteError, remote
 from readie.protocol import keys
 from readie.protocol.envelope import CallState, Report
-from tests.system.local_stack import Stack
+from tests.local_stack import LocalStack
 
 pytestmark = pytest.mark.usefixtures("stack")
 
@@ -161,7 +161,7 @@ def test_arrays_travel_out_of_band() -> None:
     assert memoryview(doubled(1000)).cast("q")[10] == 20  # type: ignore[arg-type]
 
 
-def test_celery_finds_the_result_under_the_same_id(stack: Stack) -> None:
+def test_celery_finds_the_result_under_the_same_id(stack: LocalStack) -> None:
     call = mean.spawn(ROWS)
     call.result(timeout=60)
     result = AsyncResult(call.id, app=Celery("reader", backend=stack.redis_url))
@@ -208,7 +208,7 @@ def test_a_missing_module_is_reported_as_the_functions_own_error() -> None:
         needs_it()
 
 
-def test_status_lists_the_worker_with_its_checkpoints(stack: Stack) -> None:
+def test_status_lists_the_worker_with_its_checkpoints(stack: LocalStack) -> None:
     (worker,) = stack.status()["workers"]
     assert worker["slots"] == 4
     assert worker["checkpoints"] == ["checkpoint_0", "checkpoint_1", "checkpoint_2"]
@@ -216,7 +216,7 @@ def test_status_lists_the_worker_with_its_checkpoints(stack: Stack) -> None:
     os.kill(worker["pid"], 0)
 
 
-def test_nothing_of_a_call_stays_in_redis_but_what_expires(stack: Stack) -> None:
+def test_nothing_of_a_call_stays_in_redis_but_what_expires(stack: LocalStack) -> None:
     from redis import Redis
 
     redis = Redis.from_url(stack.redis_url)
