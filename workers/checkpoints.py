@@ -18,6 +18,7 @@ from .generation import (
     host_cpu_features,
     load_generation,
 )
+from .pipeline.filesystem import measured_digest
 from .preflight import CannotStartError
 from .sandbox.filesystem import Filesystem, read_filesystem
 from .sandbox.fingerprint import fingerprint
@@ -35,6 +36,8 @@ class Served:
     filesystem: Filesystem
     shape: SandboxShape
     generation_id: str | None
+    folder: Path | None
+    """The generation's."""
     catalogue: Catalogue | None
     images: Mapping[str, Path]
 
@@ -57,7 +60,8 @@ def load(settings: WorkerSettings, runsc_version: str) -> Served:
         own = Identity(
             runsc_version=runsc_version,
             fingerprint=fingerprint(shape),
-            filesystem_digest=filesystem.digest,
+            # What is on disk now, not what it was built as: a changed library would be mixed into restored processes.
+            filesystem_digest=measured_digest(filesystem),
             python=filesystem.python_version,
             cpu_features=host_cpu_features(),
             platform=RunscOptions.platform,
@@ -68,9 +72,14 @@ def load(settings: WorkerSettings, runsc_version: str) -> Served:
             _log.log(decision.level, "generation %s: %s", generation.manifest.generation, message)
         if decision.keep:
             return Served(
-                filesystem, shape, generation.manifest.generation, generation.catalogue, generation.checkpoints
+                filesystem,
+                shape,
+                generation.manifest.generation,
+                generation.path,
+                generation.catalogue,
+                generation.checkpoints,
             )
-    return Served(filesystem, shape, None, None, {})
+    return Served(filesystem, shape, None, None, None, {})
 
 
 def _read_current(settings: WorkerSettings) -> Generation | None:

@@ -3,13 +3,13 @@
 import logging
 import os
 import sys
+import threading
 import uuid
 from typing import Any
 
 from celery import bootsteps
 from celery.signals import setup_logging, worker_shutting_down
 from pydantic import ValidationError
-from redis import Redis
 from redis.exceptions import RedisError
 
 from readie.connection import connect
@@ -18,10 +18,10 @@ from readie.protocol import keys
 from readie.protocol.announcement import Announcement
 from readie.protocol.catalogue import Catalogue
 
-from . import checkpoints
+from .checkpoints import Served
 from .preflight import CannotStartError, check_machine
 from .runner import Runner
-from .sandbox.host import SandboxHost
+from .serving import Serving
 from .settings import WorkerSettings
 
 _log = logging.getLogger(__name__)
@@ -38,29 +38,41 @@ def _log_to_stderr(loglevel: int = logging.INFO, **_: Any) -> None:
 
 
 class Lease:
-    """This worker's entry in Redis. Renewed on Celery's event loop: a worker whose loop is stuck loses it."""
+    """This worker's entry in Redis. Renewed on Celery's event loop: a worker whose loop is stuck loses it.
+
+    What is announced is guarded by ``_lock``: the event loop renews it, another thread changes it.
+    """
 
     def __init__(
-        self, redis: Redis, announcement: Announcement, catalogue: Catalogue | None, lease_seconds: int
+        self, ledger: Ledger, announcement: Announcement, catalogue: Catalogue | None, lease_seconds: int
     ) -> None:
-        self._redis = redis
-        self._ledger = Ledger(redis)
+        self._ledger = ledger
+        self._lease_seconds = lease_seconds
+        self._lock = threading.Lock()
         self._announcement = announcement
         self._catalogue = catalogue
-        self._lease_seconds = lease_seconds
 
     def renew(self) -> None:
         """Say that this worker lives. A Redis that can't be reached is tried again at the next renewal."""
-        try:
-            new = self._ledger.announce(self._announcement, self._lease_seconds)
-            if new and self._catalogue is not None:
-                self._ledger.publish_catalogue(self._catalogue)
-        except RedisError as error:
-            _log.warning("could not renew this worker's lease: %s", error)
+        with self._lock:
+            try:
+                new = self._ledger.announce(self._announcement, self._lease_seconds)
+                if new and self._catalogue is not None:
+                    self._ledger.publish_catalogue(self._catalogue)
+            except RedisError as error:
+                _log.warning("could not renew this worker's lease: %s", error)
+
+    def offer(self, served: Served) -> None:
+        """Announce what is served from now on."""
+        with self._lock:
+            self._catalogue = served.catalogue
+            self._announcement = self._announcement.model_copy(update=_offer(served))
+        self.renew()
 
     def drain(self) -> None:
         """Take no more calls; the entry stays while the running ones finish."""
-        self._announcement = self._announcement.model_copy(update={"draining": True})
+        with self._lock:
+            self._announcement = self._announcement.model_copy(update={"draining": True})
         self.renew()
 
     def end(self) -> None:
@@ -74,6 +86,16 @@ class Lease:
             _log.warning("could not withdraw this worker's entry, its lease will end: %s", error)
 
 
+def _offer(served: Served) -> dict[str, Any]:
+    """Return the fields of an announcement that follow from what is served."""
+    return {
+        "python": served.filesystem.python_version,
+        "generation": served.generation_id,
+        "catalogue": served.catalogue.digest() if served.catalogue else None,
+        "checkpoints": tuple(served.images),
+    }
+
+
 class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
     """Starts and stops what a worker is besides Celery."""
 
@@ -83,50 +105,40 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         try:
             settings = WorkerSettings()
             runsc = check_machine(settings.runsc)
-            served = checkpoints.load(settings, runsc.version)
+            serving = Serving(settings, runsc, settings.run / worker.hostname.partition("@")[0])
         except (CannotStartError, ValidationError) as error:
             print(f"worker {worker.hostname}: cannot start: {error}", file=sys.stderr)  # noqa: T201
             raise SystemExit(EXIT_CANNOT_START) from None
         self._settings = settings
-        self._host = SandboxHost(
-            settings.run / worker.hostname.partition("@")[0],
-            runsc.executable,
-            served.filesystem,
-            served.shape,
-            created_count=settings.created_sandboxes,
-        )
+        self._serving = serving
         redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
-        runner = Runner(
+        worker.app.tasks[keys.TASK_NAME].runner = Runner(
             Ledger(redis),
-            self._host,
-            served.images.get,
+            serving,
             worker=worker.hostname,
             start_timeout_seconds=settings.start_timeout_seconds,
             keep_seconds=settings.result_seconds,
             max_result_bytes=settings.max_result_bytes,
         )
-        worker.app.tasks[keys.TASK_NAME].runner = runner
+        # The event loop must not wait long for a Redis that does not answer.
+        lease_redis = connect(settings.redis_url, name=f"readie-{worker.hostname}", timeout_seconds=1.5, retries=0)
         announcement = Announcement(
             name=worker.hostname,
             incarnation=uuid.uuid4().hex,
             pid=os.getpid(),
             slots=settings.slots,
             flavor=settings.flavor,
-            python=served.filesystem.python_version,
             runsc_version=runsc.version,
-            generation=served.generation_id,
-            catalogue=served.catalogue.digest() if served.catalogue else None,
-            checkpoints=tuple(served.images),
+            **_offer(serving.served),
         )
-        # The event loop must not wait long for a Redis that does not answer.
-        lease_redis = connect(settings.redis_url, name=f"readie-{worker.hostname}", timeout_seconds=1.5, retries=0)
-        self._lease = Lease(lease_redis, announcement, served.catalogue, settings.lease_seconds)
+        self._lease = Lease(Ledger(lease_redis), announcement, serving.served.catalogue, settings.lease_seconds)
         self._timer: Any = None
 
     def start(self, worker: Any) -> None:
         """Announce this worker."""
         worker_shutting_down.connect(self._drain)
         self._lease.renew()
+        self._serving.watch(self._lease.offer)
         self._timer = worker.timer.call_repeatedly(self._settings.lease_renewal_seconds, self._lease.renew)
 
     def stop(self, _worker: Any) -> None:
@@ -134,7 +146,7 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         if self._timer is not None:
             self._timer.cancel()
         self._lease.end()
-        self._host.close()
+        self._serving.close()
 
     terminate = stop
 

@@ -3,9 +3,7 @@
 import base64
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from readie.ledger import Claim, Ledger
 from readie.protocol.call import INLINE_LIMIT_BYTES, CallHeader
@@ -15,8 +13,8 @@ from readie.protocol.payload import Buffer
 
 from .executor.wire import FrameTooLargeError, WireError
 from .sandbox.connection import CallResult, ConnectionLostError, ExecutorConnection
-from .sandbox.host import SandboxHost
 from .sandbox.sandbox import Sandbox, SandboxFailedError
+from .serving import Serving, Stage
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +44,7 @@ class _Run:
     """What one call gathers on its way; owned by the thread that runs it."""
 
     header: CallHeader
+    stage: Stage
     phases: _Phases
     start: Start | None = None
     checkpoint_id: str | None = None
@@ -60,8 +59,7 @@ class Runner:
 
     Args:
         ledger: where calls are claimed and ended.
-        host: gives sandboxes.
-        images: image folder of a checkpoint id, ``None`` when this worker has no such checkpoint.
+        serving: gives sandboxes and the images to restore in them.
         worker: this worker's name.
         start_timeout_seconds: longest start or restore.
         keep_seconds: how long results stay.
@@ -71,8 +69,7 @@ class Runner:
     def __init__(
         self,
         ledger: Ledger,
-        host: SandboxHost,
-        images: Callable[[str], Path | None],
+        serving: Serving,
         *,
         worker: str,
         start_timeout_seconds: float,
@@ -80,8 +77,7 @@ class Runner:
         max_result_bytes: int,
     ) -> None:
         self._ledger = ledger
-        self._host = host
-        self._images = images
+        self._serving = serving
         self._worker = worker
         self._start_timeout_seconds = start_timeout_seconds
         self._keep_seconds = keep_seconds
@@ -98,17 +94,19 @@ class Runner:
             _log.info("call %s: a late or doubled message, dropped", header.id)
             return None
         claim, stored = claimed
-        run = _Run(header, _Phases())
-        try:
-            self._execute(run, stored if header.payload_by_reference else payload)
-        except Exception as error:
-            _log.exception("call %s: the worker failed", header.id)
-            run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"the worker failed to run the call: {error!r}")
-        try:
-            self._store(run, claim)
-        finally:
-            if run.sandbox is not None:
-                self._host.discard(run.sandbox)
+        phases = _Phases()
+        with self._serving.use() as stage:
+            run = _Run(header, stage, phases)
+            try:
+                self._execute(run, stored if header.payload_by_reference else payload)
+            except Exception as error:
+                _log.exception("call %s: the worker failed", header.id)
+                run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"the worker failed to run it: {error!r}")
+            try:
+                self._store(run, claim)
+            finally:
+                if run.sandbox is not None:
+                    stage.host.discard(run.sandbox)
         return run.failure
 
     def _execute(self, run: _Run, payload: bytes | None) -> None:
@@ -117,7 +115,7 @@ class Runner:
             run.failure = Failure(code=ErrorCode.EXPIRED, message="the call's payload is no longer in Redis")
             return
         try:
-            with self._host.starting():
+            with run.stage.host.starting():
                 connection = self._start(run)
         except SandboxFailedError as error:
             _log.error("call %s: no sandbox: %s\n%s", header.id, error.reason, error.log_tail)
@@ -159,18 +157,18 @@ class Runner:
                     error.log_tail,
                 )
                 if run.sandbox is not None:
-                    self._host.discard(run.sandbox)
-        run.sandbox = self._host.take()
+                    run.stage.host.discard(run.sandbox)
+        run.sandbox = run.stage.host.take()
         run.phases.end("sandbox")
         run.start = "cold"
         run.sandbox.start(timeout=self._start_timeout_seconds)
         return self._connect(run, run.sandbox)
 
     def _restore(self, run: _Run, checkpoint_id: str) -> ExecutorConnection:
-        image = self._images(checkpoint_id)
+        image = run.stage.image(checkpoint_id)
         if image is None:
             raise SandboxFailedError("this worker has no such checkpoint")
-        run.sandbox = self._host.take()
+        run.sandbox = run.stage.host.take()
         run.phases.end("sandbox")
         run.sandbox.restore(image, timeout=self._start_timeout_seconds)
         connection = self._connect(run, run.sandbox)

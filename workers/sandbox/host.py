@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import shutil
@@ -16,8 +15,8 @@ from workers.sandbox.created import CreatedPool
 from workers.sandbox.events import FileWaiter
 from workers.sandbox.filesystem import Filesystem
 from workers.sandbox.fingerprint import fingerprint
-from workers.sandbox.processes import kill_processes_under
 from workers.sandbox.remover import Remover
+from workers.sandbox.run_folder import own, remove_leftovers
 from workers.sandbox.runsc import Runsc
 from workers.sandbox.sandbox import Sandbox, SandboxPlan, new_sandbox_id
 from workers.sandbox.shape import SandboxShape, sandbox_shape
@@ -66,8 +65,8 @@ class SandboxHost:
         self.fingerprint = fingerprint(self.shape)
         tool = Runsc(runsc)
         self.runsc_version = tool.version
-        self._lock_file = _lock(run_dir)
-        _remove_leftovers(run_dir)
+        self._lock_file = own(run_dir)
+        remove_leftovers(run_dir)
         self._waiter = FileWaiter()
         self._plan = SandboxPlan(tool, platform, self.shape, filesystem, _make_root(run_dir), self._waiter)
         self._lock = threading.Lock()
@@ -109,7 +108,7 @@ class SandboxHost:
             self.discard(sandbox)
         self._remover.close()
         self._waiter.close()
-        _remove_leftovers(self.run_dir)
+        remove_leftovers(self.run_dir)
         shutil.rmtree(self.run_dir)
         os.close(self._lock_file)
 
@@ -130,26 +129,6 @@ class SandboxHost:
     def _gone(self, sandbox: Sandbox) -> None:
         with self._lock:
             self._live.discard(sandbox)
-
-
-def _lock(run_dir: Path) -> int:
-    run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(run_dir / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise RuntimeError(f"a running worker has the run folder {run_dir}; give this one another") from None
-    return descriptor
-
-
-def _remove_leftovers(run_dir: Path) -> None:
-    """Remove all sandboxes in ``run_dir``; the caller has its lock, so they are nobody's."""
-    kill_processes_under(run_dir)
-    for entry in run_dir.iterdir():
-        if entry.is_dir():
-            with contextlib.suppress(FileNotFoundError):
-                shutil.rmtree(entry)
 
 
 def _make_root(run_dir: Path) -> Path:

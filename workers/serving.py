@@ -1,0 +1,157 @@
+"""What a worker serves now, and the change to another generation while calls run."""
+
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from . import checkpoints
+from .checkpoints import Served
+from .generation import MANIFEST, current_generation
+from .preflight import CannotStartError
+from .sandbox.host import SandboxHost
+from .sandbox.run_folder import own, remove_leftovers
+from .sandbox.runsc import Runsc
+from .settings import WorkerSettings
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 2.0
+
+
+class Stage:
+    """A generation's checkpoints and the sandboxes they are restored in. ``users`` is guarded by its ``Serving``.
+
+    While it lives, a lock on the generation's manifest tells others that the generation is in use.
+    """
+
+    def __init__(self, served: Served, host: SandboxHost) -> None:
+        self.served = served
+        self.host = host
+        self.users = 0
+        self._lock_file = _lock_shared(served.folder / MANIFEST) if served.folder else None
+
+    def image(self, checkpoint_id: str) -> Path | None:
+        """Return the image folder of a checkpoint, ``None`` when there is no such checkpoint."""
+        return self.served.images.get(checkpoint_id)
+
+    def close(self) -> None:
+        """Remove its sandboxes and let the generation go."""
+        self.host.close()
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+
+
+class Serving:
+    """Hands out the current stage; takes up what ``current`` leads to when that changes.
+
+    A call keeps the stage it began with. ``_stage`` and each stage's ``users`` are guarded by ``_lock``.
+
+    Args:
+        settings: where flavor and generations lie, and how sandboxes are made.
+        runsc: what makes them.
+        run_dir: this worker's folder for sandboxes' files.
+
+    Raises:
+        CannotStartError: the flavor has no filesystem on this machine.
+    """
+
+    def __init__(self, settings: WorkerSettings, runsc: Runsc, run_dir: Path) -> None:
+        self._settings = settings
+        self._runsc = runsc
+        self._run_dir = run_dir
+        self._run_lock = own(run_dir)
+        remove_leftovers(run_dir)
+        self._lock = threading.Lock()
+        self._stages_opened = 0
+        self._closed = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._target = current_generation(settings.data, settings.flavor)
+        self._stage = self._open(checkpoints.load(settings, runsc.version))
+
+    @property
+    def served(self) -> Served:
+        """What new calls are served from."""
+        return self._stage.served
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[Stage]:
+        """Give the current stage, which stays whole until the end of the block."""
+        with self._lock:
+            stage = self._stage
+            stage.users += 1
+        try:
+            yield stage
+        finally:
+            with self._lock:
+                stage.users -= 1
+                last = stage is not self._stage and stage.users == 0
+            if last:
+                # Closing waits for the removal of sandboxes: not in the way of the call that ends here.
+                threading.Thread(target=stage.close, name="close-stage").start()
+
+    def watch(self, changed: Callable[[Served], None]) -> None:
+        """Begin to look for another generation; ``changed`` is told what is served from now on."""
+        self._watcher = threading.Thread(target=self._watch, args=(changed,), name="generation-watch", daemon=True)
+        self._watcher.start()
+
+    def close(self) -> None:
+        """Remove every sandbox and file; no call runs any more."""
+        self._closed.set()
+        if self._watcher is not None:
+            self._watcher.join()
+        self._stage.close()
+        remove_leftovers(self._run_dir)
+        shutil.rmtree(self._run_dir)
+        os.close(self._run_lock)
+
+    def _open(self, served: Served) -> Stage:
+        self._stages_opened += 1
+        host = SandboxHost(
+            self._run_dir / str(self._stages_opened),
+            self._runsc.executable,
+            served.filesystem,
+            served.shape,
+            created_count=self._settings.created_sandboxes,
+        )
+        return Stage(served, host)
+
+    def _watch(self, changed: Callable[[Served], None]) -> None:
+        while not self._closed.wait(_LOOK_SECONDS):
+            target = current_generation(self._settings.data, self._settings.flavor)
+            if target is None or target == self._target:
+                continue
+            self._target = target
+            try:
+                self._take_up(target, changed)
+            except Exception:
+                _log.exception("generation %s can't be taken up; what was served before is served on", target.name)
+
+    def _take_up(self, target: Path, changed: Callable[[Served], None]) -> None:
+        try:
+            served = checkpoints.load(self._settings, self._runsc.version)
+        except CannotStartError as error:
+            _log.error("generation %s can't be taken up: %s", target.name, error)
+            return
+        if served.folder != target:
+            _log.error("generation %s does not fit this worker; what was served before is served on", target.name)
+            return
+        stage = self._open(served)
+        with self._lock:
+            former, self._stage = self._stage, stage
+            unused = former.users == 0
+        _log.info("generation %s is served from now on", served.generation_id)
+        changed(served)
+        if unused:
+            former.close()
+
+
+def _lock_shared(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
