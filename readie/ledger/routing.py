@@ -285,12 +285,15 @@ def _record(reply: Any) -> Record | Broken:
     if isinstance(reply, RedisError):
         return Broken(str(reply))
     state, attempt, incarnation, worker, submitted_at, waits_for, *message = (field or b"" for field in reply)
-    return Record(
-        CallState(state.decode()) if state else None,
-        int(attempt or 0),
-        incarnation.decode(),
-        worker.decode(),
-        float(submitted_at or 0.0),
-        waits_for.decode(),
-        message[0] if message else b"",
-    )
+    try:
+        return Record(
+            CallState(state.decode()) if state else None,
+            int(attempt or 0),
+            incarnation.decode(),
+            worker.decode(),
+            float(submitted_at or 0.0),
+            waits_for.decode(),
+            message[0] if message else b"",
+        )
+    except ValueError as error:
+        return Broken(str(error))

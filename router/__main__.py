@@ -1,0 +1,68 @@
+"""``python -m router``: the one place where a router process is put together."""
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+
+from kombu.connection import Connection
+from pydantic import ValidationError
+
+from readie.connection import connect, without_password
+from readie.ledger.routing import RoutingLedger
+
+from .consumer import Consumer
+from .dead_letters import DeadLetters
+from .dispatch import Dispatcher
+from .ending import Ending
+from .fleet import Fleet
+from .message import MessageFormat
+from .recovery import Recovery
+from .service import Service
+from .settings import RouterSettings
+from .waiting import WaitingCalls
+
+log = logging.getLogger("router")
+
+
+def main() -> int:
+    """Run a router until SIGTERM or SIGINT; returns the exit status."""
+    try:
+        settings = RouterSettings()
+    except ValidationError as error:
+        print(f"router: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    logging.basicConfig(
+        level=settings.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    service = build(settings)
+    signal.signal(signal.SIGTERM, lambda *_: service.stop())
+    signal.signal(signal.SIGINT, lambda *_: service.stop())
+    log.info("router starts: pid=%d redis=%s", os.getpid(), without_password(settings.redis_url))
+    service.run()
+    return 0
+
+
+def build(settings: RouterSettings) -> Service:
+    """Put a router together; nothing is connected yet."""
+    router = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    redis = connect(settings.redis_url, name=f"readie-router-{os.getpid()}", retries=0)
+    ledger = RoutingLedger(redis)
+    # kombu names Redis' unix sockets otherwise than redis-py.
+    messages = MessageFormat(Connection(settings.redis_url.replace("unix://", "redis+socket://", 1)))  # type: ignore[no-untyped-call]
+    fleet = Fleet(ledger, settings.fleet_max_age_seconds)
+    ending = Ending(ledger, settings.result_seconds)
+    dead_letters = DeadLetters(ledger, router, ending)
+    dispatcher = Dispatcher(ledger, router, fleet=fleet, messages=messages, ending=ending, dead_letters=dead_letters)
+    waiting = WaitingCalls(ledger, fleet, messages, dispatcher, dead_letters)
+    consumer = Consumer(
+        ledger, router, messages=messages, dispatcher=dispatcher, waiting=waiting, dead_letters=dead_letters
+    )
+    recovery = Recovery(ledger, settings.result_seconds)
+    return Service(ledger, router, consumer, recovery, settings.router_lease_seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""Carries decisions out: places calls, lets them wait, or ends them, many in one round trip."""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from redis.exceptions import RedisError
+
+from readie.ledger import NoRoom, Placed, Settled
+from readie.ledger.routing import Addressed, Broken, Parking, RoutingLedger
+from readie.protocol.call import CallHeader, Placement
+
+from .dead_letters import DeadLetters
+from .ending import Ending
+from .fleet import Fleet
+from .message import CallMessage, MessageFormat
+from .placement import Chosen, Nobody, Refused, choose
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class QueuedCall:
+    """A call in a router's hand."""
+
+    message: CallMessage
+    item: bytes
+    """As it was on the submit queue."""
+    waiting: bool = False
+    """Whether it comes from the waiting calls instead of the router's taken list."""
+    attempt: int = 1
+    """Number of the attempt to place."""
+    waits_for: str = ""
+    """What its record says it waits for."""
+    taken_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def id(self) -> str:
+        """The call's id."""
+        return self.message.header.id
+
+    @property
+    def taken(self) -> bytes:
+        """The item on the router's taken list, if it is there."""
+        return b"" if self.waiting else self.item
+
+
+@dataclass(slots=True)
+class _NotPlaced:
+    any: bool = False
+    again: list[QueuedCall] = field(default_factory=list)
+
+
+class Dispatcher:
+    """Sends calls where they belong. Needs no state: the ledger checks every step.
+
+    Args:
+        ledger: the calls' records.
+        router: this router's id.
+        fleet: the workers.
+        messages: how messages are written.
+        ending: tells callers whose call is refused.
+        dead_letters: where calls go whose record is not one of ours.
+    """
+
+    def __init__(
+        self,
+        ledger: RoutingLedger,
+        router: str,
+        *,
+        fleet: Fleet,
+        messages: MessageFormat,
+        ending: Ending,
+        dead_letters: DeadLetters,
+    ) -> None:
+        self._ledger = ledger
+        self._router = router
+        self._fleet = fleet
+        self._messages = messages
+        self._ending = ending
+        self._dead_letters = dead_letters
+
+    def dispatch(self, calls: Sequence[QueuedCall]) -> int:
+        """Settle every call; returns how many were told that they wait, or for something else than before."""
+        try:
+            return self._dispatch(calls)
+        except RedisError:
+            raise
+        except Exception:
+            # Whatever it is, it must not come back with these calls for ever.
+            log.exception("unexpected, each call is tried alone: calls=%d", len(calls))
+            return sum(self._dispatch_alone(call) for call in calls)
+
+    def _dispatch_alone(self, call: QueuedCall) -> int:
+        try:
+            return self._dispatch([call])
+        except RedisError:
+            raise
+        except Exception as error:
+            log.exception("unexpected: call=%s", call.id)
+            self._dead_letters.bury(call.item, f"the router failed on it: {error!r}", call.id)
+            return 0
+
+    def _dispatch(self, calls: Sequence[QueuedCall]) -> int:
+        started = time.monotonic()
+        told = 0
+        pending = list(calls)
+        while pending:
+            self._fleet.look_if_old()
+            chosen: list[tuple[QueuedCall, Chosen]] = []
+            nobody: list[tuple[QueuedCall, str]] = []
+            again: list[QueuedCall] = []
+            for call in pending:
+                decision = choose(call.message.header, self._fleet.workers)
+                match decision:
+                    case Chosen():
+                        decision.worker.busy += 1
+                        chosen.append((call, decision))
+                    case Nobody(why) if call.waiting and call.waits_for == why:
+                        pass
+                    case Nobody(why):
+                        nobody.append((call, why))
+                    case Refused() if self._fleet.seen_at < started:
+                        # What can't ever be is only said from what is there now.
+                        again.append(call)
+                    case Refused():
+                        self._refuse(call, decision)
+            not_placed = self._place(chosen)
+            again += not_placed.again
+            # Slots counted for calls that did not take them are free: nobody may wait because of them.
+            parked_in_vain = [call for call, _ in nobody] if not_placed.any else self._park(nobody)
+            told += len(nobody) - len(parked_in_vain)
+            again += parked_in_vain
+            pending = again
+            if pending:
+                self._fleet.look()
+        return told
+
+    def _place(self, chosen: Sequence[tuple[QueuedCall, Chosen]]) -> "_NotPlaced":
+        not_placed = _NotPlaced()
+        if not chosen:
+            return not_placed
+        addressed = [self._address(call, decision) for call, decision in chosen]
+        outcomes = self._ledger.place_all(self._router, addressed)
+        for (call, decision), (header, _, _), outcome in zip(chosen, addressed, outcomes, strict=True):
+            if isinstance(outcome, Placed):
+                _log_placed(header)
+                continue
+            decision.worker.busy -= 1
+            not_placed.any = True
+            match outcome:
+                case Settled(None):
+                    log.info("passed over, it is past being placed: call=%s", call.id)
+                case Settled(int(attempt)):
+                    call.attempt = attempt + 1
+                    not_placed.again.append(call)
+                case NoRoom():
+                    not_placed.again.append(call)
+                case Broken(reason):
+                    self._dead_letters.bury(call.item, f"broken record: {reason}", call.id)
+        return not_placed
+
+    def _address(self, call: QueuedCall, decision: Chosen) -> Addressed:
+        announcement = decision.worker.announcement
+        placement = Placement(
+            worker=announcement.name,
+            incarnation=announcement.incarnation,
+            attempt=call.attempt,
+            checkpoint_id=decision.checkpoint_id,
+            reason=decision.reason,
+            predicted_seconds=decision.predicted_seconds,
+            route_seconds=time.monotonic() - call.taken_at,
+        )
+        return Addressed(*self._messages.readdress(call.message, placement), call.taken)
+
+    def _park(self, nobody: Sequence[tuple[QueuedCall, str]]) -> list[QueuedCall]:
+        again: list[QueuedCall] = []
+        if not nobody:
+            return again
+        parkings = [Parking(call.id, call.taken, why) for call, why in nobody]
+        outcomes = self._ledger.park_all(self._router, self._fleet.capacity, parkings)
+        for (call, why), outcome in zip(nobody, outcomes, strict=True):
+            match outcome:
+                case True:
+                    log.info("waits: call=%s reason=%r", call.id, why)
+                case False:
+                    again.append(call)
+                case Broken(reason):
+                    self._dead_letters.bury(call.item, f"broken record: {reason}", call.id)
+        return again
+
+    def _refuse(self, call: QueuedCall, refused: Refused) -> None:
+        self._ending.fail(call.id, call.item, refused.code, refused.message)
+        if not call.waiting:
+            self._ledger.settle(self._router, call.item)
+        log.info("refused: call=%s code=%s message=%r", call.id, refused.code, refused.message)
+
+
+def _log_placed(header: CallHeader) -> None:
+    placement = header.placement
+    assert placement is not None
+    log.info(
+        "placed: call=%s worker=%s checkpoint=%s attempt=%d route_ms=%.2f reason=%r",
+        header.id,
+        placement.worker,
+        placement.checkpoint_id,
+        placement.attempt,
+        placement.route_seconds * 1000,
+        placement.reason,
+    )

@@ -1,0 +1,110 @@
+"""Finds what was lost and lets the ledger decide about it. Any number of routers may do it at once."""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from readie.ledger.routing import Broken, Record, RoutingLedger
+from readie.protocol.codes import ErrorCode
+from readie.protocol.envelope import CallState, Envelope, Failure, Report
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 256
+_PENDING_AT_ONCE: Final = 2000
+_LOST_AFTER_SECONDS: Final = 15
+"""A message that is in no queue for this long is lost."""
+_BEGUN_WITHIN_SECONDS: Final = 30.0
+"""A worker has a slot for every call it is given, so it begins at once or never."""
+_MOST_ATTEMPTS: Final = 10
+"""A call whose message brings down every worker that gets it must end, too."""
+
+
+class Recovery:
+    """Finds what has been lost: routers and workers whose lease has ended, workers started again, messages.
+
+    Args:
+        ledger: the calls' records, which decide; every step checks attempt or incarnation there.
+        keep_seconds: how long the result of a call stays that was lost with its worker.
+    """
+
+    def __init__(self, ledger: RoutingLedger, keep_seconds: int) -> None:
+        self._ledger = ledger
+        self._keep_seconds = keep_seconds
+        self._checked: dict[str, str] = {}
+        """Incarnation of each worker whose calls of earlier incarnations are known to be settled."""
+        self._readmitted_to = "0"
+
+    def sweep_routers(self) -> None:
+        """Give back what dead routers had taken."""
+        for router in self._ledger.dead_routers():
+            count = self._ledger.give_back(router, only_if_dead=True)
+            if count is not None:
+                log.warning("router lost, its messages went back: router=%s messages=%d", router, count)
+
+    def sweep_messages(self) -> None:
+        """Send messages again that were lost on their way to a router."""
+        self._readmitted_to, call_ids = self._ledger.readmit(self._readmitted_to, _LOST_AFTER_SECONDS, _PENDING_AT_ONCE)
+        for call_id in call_ids:
+            log.warning("message lost, sent again: call=%s", call_id)
+
+    def sweep_workers(self) -> None:
+        """Recover the calls of workers that are gone, and of earlier incarnations of those started again."""
+        incarnations = self._ledger.incarnations()
+        for worker, incarnation in incarnations.items():
+            if incarnation is None:
+                self._recover(worker, self._ledger.held_calls(worker))
+                if self._ledger.forget_worker(worker):
+                    log.warning("worker lost: worker=%s", worker)
+            elif self._checked.get(worker) != incarnation:
+                self._recover(worker, self._ledger.held_calls(worker))
+                self._checked[worker] = incarnation
+        self._checked = {worker: checked for worker, checked in self._checked.items() if worker in incarnations}
+
+    def sweep_never_begun(self) -> None:
+        """Take calls back that a living worker has not begun."""
+        workers = [worker for worker, incarnation in self._ledger.incarnations().items() if incarnation is not None]
+        held = self._ledger.held_since(workers, self._ledger.now() - _BEGUN_WITHIN_SECONDS)
+        for worker, call_ids in held.items():
+            self._recover(worker, call_ids, never_begun=True)
+
+    def _recover(self, worker: str, call_ids: Sequence[str], *, never_begun: bool = False) -> None:
+        for start in range(0, len(call_ids), _AT_ONCE):
+            some = call_ids[start : start + _AT_ONCE]
+            records = self._ledger.records(some)
+            # Asked after the records: an incarnation that had a call then and does not live now never lives again.
+            living = self._ledger.incarnations([worker])[worker]
+            for call_id, record in zip(some, records, strict=True):
+                if isinstance(record, Broken):
+                    self._ledger.drop_held(worker, call_id)
+                elif record.worker != worker or record.incarnation != living:
+                    self._settle(worker, call_id, record)
+                elif never_begun and record.state is not CallState.RUNNING:
+                    # Its message was lost between the queue and the worker, who takes it off without a safe copy.
+                    self._settle(worker, call_id, record)
+
+    def _settle(self, worker: str, call_id: str, record: Record) -> None:
+        here = record.worker == worker
+        if here and record.state is CallState.RUNNING:
+            self._lose(
+                record,
+                call_id,
+                f"the worker {worker} was lost while it ran the call (attempt {record.attempt}); "
+                "the function may have run in part",
+            )
+        elif here and record.state is CallState.PLACED and record.attempt >= _MOST_ATTEMPTS:
+            self._lose(record, call_id, f"{record.attempt} times a worker got the call and was lost before it began")
+        else:
+            outcome = self._ledger.requeue(call_id, worker, record.incarnation)
+            log.info("taken back from its worker: call=%s worker=%s outcome=%s", call_id, worker, outcome)
+
+    def _lose(self, record: Record, call_id: str, message: str) -> None:
+        envelope = Envelope(
+            id=call_id,
+            state=CallState.FAILED,
+            failure=Failure(code=ErrorCode.WORKER_LOST, message=message),
+            submitted_at=record.submitted_at,
+            report=Report(worker=record.worker, attempt=record.attempt),
+        )
+        if self._ledger.finish(envelope, attempt=record.attempt, keep_seconds=self._keep_seconds):
+            log.warning("lost: call=%s worker=%s attempt=%d", call_id, record.worker, record.attempt)

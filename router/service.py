@@ -1,0 +1,106 @@
+"""The router's life: consumes, renews its lease, recovers what others left, outlives the absence of Redis."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from readie.ledger.routing import RoutingLedger
+
+from .consumer import Consumer
+from .recovery import Recovery
+
+_WAIT_SECONDS: Final = 1.0
+"""A stop waits this long at most when the queue is empty."""
+_GRACE_SECONDS: Final = 5.0
+"""When Redis comes back every lease may have ended: workers get this long to renew theirs before they count as lost."""
+_BACK_OFF_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Chore:
+    run: Callable[[], None]
+    due: float
+    """Monotonic clock, seconds."""
+    every_seconds: float
+
+
+class Service:
+    """One router process.
+
+    Args:
+        ledger: the queue and the calls' records.
+        router: this router's id, new with every start.
+        consumer: the consumer of the submit queue.
+        recovery: what looks after the dead.
+        lease_seconds: after how long without renewal the others take over what this router has in hand.
+    """
+
+    def __init__(
+        self, ledger: RoutingLedger, router: str, consumer: Consumer, recovery: Recovery, lease_seconds: int
+    ) -> None:
+        self._ledger = ledger
+        self._router = router
+        self._consumer = consumer
+        self._recovery = recovery
+        self._lease_seconds = lease_seconds
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        """Let :meth:`run` return after the batch in hand."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Route calls until :meth:`stop`."""
+        failures = 0
+        while not self._stop.is_set():
+            started = time.monotonic()
+            try:
+                self._consume()
+            except Exception as error:
+                # What was in hand stays on the taken list and is given back when this goes on, or by another router.
+                if time.monotonic() - started > _BACK_OFF_SECONDS[-1]:
+                    failures = 0
+                pause = _BACK_OFF_SECONDS[min(failures, len(_BACK_OFF_SECONDS) - 1)]
+                failures += 1
+                if isinstance(error, RedisError):
+                    log.warning("redis trouble, next try in %.2f s: try=%d error=%r", pause, failures, error)
+                else:
+                    log.exception("unexpected, next try in %.2f s: try=%d", pause, failures)
+                self._stop.wait(pause)
+        self._leave()
+
+    def _consume(self) -> None:
+        self._ledger.give_back(self._router, only_if_dead=False)
+        self._ledger.renew_router(self._router, self._lease_seconds)
+        log.info("consuming: router=%s", self._router)
+        now = time.monotonic()
+        chores = [
+            _Chore(lambda: self._ledger.renew_router(self._router, self._lease_seconds), now, every_seconds=1.0),
+            _Chore(self._recovery.sweep_routers, now, every_seconds=1.0),
+            _Chore(self._recovery.sweep_messages, now, every_seconds=1.0),
+            _Chore(self._recovery.sweep_workers, now + _GRACE_SECONDS, every_seconds=1.0),
+            _Chore(self._recovery.sweep_never_begun, now + _GRACE_SECONDS, every_seconds=10.0),
+        ]
+        while not self._stop.is_set():
+            now = time.monotonic()
+            for chore in chores:
+                if now >= chore.due:
+                    chore.run()
+                    chore.due = time.monotonic() + chore.every_seconds
+            self._consumer.consume(_WAIT_SECONDS)
+
+    def _leave(self) -> None:
+        try:
+            self._ledger.give_back(self._router, only_if_dead=False)
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            log.warning("could not take leave, the lease will end by itself: error=%r", error)
+        log.info("stopped: router=%s", self._router)
