@@ -19,6 +19,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from .call import Call, CallStatus, Submission
 from .connection import connect, without_password
 from .errors import ClusterUnavailableError, ConfigurationError, ReadieError, ResultExpiredError
+from .explanation import Explanation
 from .hints import Hints
 from .ledger import Ledger
 from .options import Options
@@ -26,11 +27,13 @@ from .pickling import dump_call
 from .protocol import keys, task
 from .protocol.call import INLINE_LIMIT_BYTES, PROTOCOL_VERSION, CallHeader, ImportHints
 from .protocol.envelope import Envelope
+from .protocol.explain import ExplainRequest
 from .replies import Replies
 from .settings import Settings
 
 _ANSWER_SECONDS = 4.0
 """How long Redis may take for one answer before it counts as unreachable."""
+_ROUTER_ANSWER_SECONDS: Final = 3
 _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _ORIGIN = f"{os.getpid()}@{socket.gethostname()}"
 
@@ -91,21 +94,9 @@ class Client:
         """
         began = time.perf_counter()
         payload = dump_call(function, args, kwargs)
-        found = hints()
         inline = len(payload) <= INLINE_LIMIT_BYTES
         call_id = uuid.uuid4().hex
-        header = CallHeader(
-            protocol=PROTOCOL_VERSION,
-            id=call_id,
-            name=str(options.name or getattr(function, "__qualname__", repr(function)))[:256],
-            python=_PYTHON,
-            hints=ImportHints(
-                imports=found.imports, models=found.models, tokenizers=found.tokenizers, datasets=found.datasets
-            ),
-            options=options.for_call(),
-            payload_bytes=len(payload),
-            payload_by_reference=not inline,
-        )
+        header = _header(call_id, function, options, hints(), payload_bytes=len(payload))
         message = task.encode(header, task.encode_body(payload if inline else None), _ORIGIN)
         serialized = time.perf_counter()
         end = self._replies.expect(call_id)
@@ -118,6 +109,20 @@ class Client:
         accepted = time.perf_counter()
         self._replies.submitted(call_id)
         return Call(self, call_id, end, Submission(began, serialized, accepted))
+
+    def explain(self, function: Callable[..., Any], options: Options, hints: Hints) -> Explanation:
+        """Ask a router what it would do with a call of a function now; see :meth:`readie.RemoteFunction.explain`."""
+        request_id = uuid.uuid4().hex
+        header = _header(request_id, function, options, hints, payload_bytes=0)
+        request = ExplainRequest(task=keys.EXPLAIN_TASK, id=request_id, header=header)
+        with self._reaching_redis():
+            self._redis.lpush(keys.SUBMIT_QUEUE, request.model_dump_json(exclude_none=True))
+            answer = self._redis.blpop([keys.explanation(request_id)], timeout=_ROUTER_ANSWER_SECONDS)
+        if answer is None:
+            raise ClusterUnavailableError(
+                f"no router answered within {_ROUTER_ANSWER_SECONDS} s; `readie status` shows what runs"
+            )
+        return Explanation.model_validate_json(cast("tuple[bytes, bytes]", answer)[1])
 
     def get_call(self, call_id: str) -> Call[Any]:
         """Return a call that any process submitted.
@@ -175,6 +180,23 @@ class Client:
             ) from error
         except RedisError as error:
             raise ReadieError(f"Redis at {without_password(self.settings.redis_url)} refused: {error}") from error
+
+
+def _header(
+    call_id: str, function: Callable[..., Any], options: Options, hints: Hints, *, payload_bytes: int
+) -> CallHeader:
+    return CallHeader(
+        protocol=PROTOCOL_VERSION,
+        id=call_id,
+        name=str(options.name or getattr(function, "__qualname__", repr(function)))[:256],
+        python=_PYTHON,
+        hints=ImportHints(
+            imports=hints.imports, models=hints.models, tokenizers=hints.tokenizers, datasets=hints.datasets
+        ),
+        options=options.for_call(),
+        payload_bytes=payload_bytes,
+        payload_by_reference=payload_bytes > INLINE_LIMIT_BYTES,
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -1,13 +1,19 @@
-"""Options of :func:`readie.remote`, checked where the function is decorated."""
+"""Options of :func:`readie.remote`, checked where the function is decorated.
 
+By hand, not with pydantic: whoever imports a module with decorated functions would wait for its import.
+"""
+
+import dataclasses
 import difflib
-from collections.abc import Mapping
-from typing import Any, TypedDict
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from .errors import ConfigurationError, InvalidRequestError
-from .protocol.call import CallOptions
+
+if TYPE_CHECKING:
+    from .protocol.call import CallOptions
 
 
 class RemoteOptions(TypedDict, total=False):
@@ -19,28 +25,18 @@ class RemoteOptions(TypedDict, total=False):
     disable_optimized_execution: bool
 
 
-class Options(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Options:
     """The options of one remote function."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    name: str | None = Field(default=None, min_length=1, max_length=256)
+    name: str | None = None
     """Shown in Flower and logs. Default: the function's qualified name."""
-    timeout: float | None = Field(default=None, gt=0, strict=False)
+    timeout: float | None = None
     """Longest execution in seconds; the sandbox is killed after it."""
-    checkpoint_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.-]{1,64}$")
+    checkpoint_id: str | None = None
     """Checkpoint to restore, instead of the router's choice."""
     disable_optimized_execution: bool = False
     """Start cold, without a checkpoint."""
-
-    @model_validator(mode="after")
-    def _one_way_to_start(self) -> "Options":
-        if self.checkpoint_id is not None and self.disable_optimized_execution:
-            raise InvalidRequestError(
-                f"checkpoint_id={self.checkpoint_id!r} asks for a checkpoint and disable_optimized_execution=True "
-                "forbids one: leave one of them out"
-            )
-        return self
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Options":
@@ -50,25 +46,61 @@ class Options(BaseModel):
             ConfigurationError: an unknown option (names the nearest known one) or a wrong value.
             InvalidRequestError: options that contradict each other.
         """
-        for name in values.keys() - cls.model_fields.keys():
-            near = difflib.get_close_matches(name, cls.model_fields, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(cls.model_fields)}"
-            raise ConfigurationError(f"remote() has no option {name!r}; {hint}")
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            wrong = error.errors()[0]
-            where = ".".join(str(part) for part in wrong["loc"])
-            raise ConfigurationError(f"option {where}={wrong['input']!r}: {wrong['msg']}") from None
+        for name, value in values.items():
+            check = _CHECKS.get(name)
+            if check is None:
+                near = difflib.get_close_matches(name, _CHECKS, n=1, cutoff=0.4)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_CHECKS)}"
+                raise ConfigurationError(f"remote() has no option {name!r}; {hint}")
+            wrong = check(value)
+            if wrong:
+                raise ConfigurationError(f"option {name}={value!r}: {wrong}")
+        options = cls(**values)
+        if options.checkpoint_id is not None and options.disable_optimized_execution:
+            raise InvalidRequestError(
+                f"checkpoint_id={options.checkpoint_id!r} asks for a checkpoint and disable_optimized_execution=True "
+                "forbids one: leave one of them out"
+            )
+        return options
 
     def changed(self, values: Mapping[str, Any]) -> "Options":
         """Return a checked copy with other values."""
-        return self.of({**self.model_dump(exclude_defaults=True), **values})
+        return self.of({**dataclasses.asdict(self), **values})
 
-    def for_call(self) -> CallOptions:
+    def for_call(self) -> "CallOptions":
         """Return what of these travels with a call."""
+        from .protocol.call import CallOptions  # noqa: PLC0415 - at the first call, as the rest of the client
+
         return CallOptions(
             timeout_seconds=self.timeout,
             checkpoint_id=self.checkpoint_id,
             disable_optimized_execution=self.disable_optimized_execution,
         )
+
+
+def _name(value: object) -> str:
+    return "" if value is None or (isinstance(value, str) and 0 < len(value) <= 256) else "give 1 to 256 characters"
+
+
+def _seconds(value: object) -> str:
+    if value is None or (isinstance(value, (int, float)) and value is not True and 0 < value < float("inf")):
+        return ""
+    return "give seconds, more than 0"
+
+
+def _checkpoint_id(value: object) -> str:
+    fits = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", value)
+    return "" if value is None or fits else "give an id such as 'checkpoint_1'"
+
+
+def _flag(value: object) -> str:
+    return "" if isinstance(value, bool) else "give True or False"
+
+
+_CHECKS: dict[str, Callable[[Any], str]] = {
+    "name": _name,
+    "timeout": _seconds,
+    "checkpoint_id": _checkpoint_id,
+    "disable_optimized_execution": _flag,
+}
+"""What says why a value is wrong (nothing, when it is right), for every option."""

@@ -1,6 +1,5 @@
 """``@remote``: a function that runs elsewhere when it is called."""
 
-import asyncio
 import functools
 import operator
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from .options import Options, RemoteOptions
 if TYPE_CHECKING:
     from .call import Call
     from .client import Client
+    from .explanation import Explanation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,12 +53,27 @@ class RemoteFunction(Generic[P, R]):
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run remotely without blocking the event loop."""
+        import asyncio  # noqa: PLC0415 - whoever awaits has it already
+
         call = await asyncio.to_thread(self.spawn, *args, **kwargs)
         return await call.aresult()
 
     def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run here, as if the function had not been decorated."""
         return self.__wrapped__(*args, **kwargs)
+
+    def explain(self) -> "Explanation":
+        """Ask a router what it would do with a call now: hints, every start's predicted seconds, the choice and why.
+
+        ``print()`` of the answer shows it as a table.
+
+        Raises:
+            ClusterUnavailableError: Redis can't be reached, or no router answers.
+        """
+        from .client import default_client  # noqa: PLC0415
+
+        client = self._client or default_client()
+        return client.explain(self.__wrapped__, self._options, self._hints)
 
     def options(self, **options: Unpack[RemoteOptions]) -> "RemoteFunction[P, R]":
         """Return a copy with changed options.

@@ -5,6 +5,7 @@ import typer
 from readie.errors import ReadieError
 
 from .down import down
+from .explain import explain
 from .status import status
 from .up import up
 
@@ -17,6 +18,7 @@ app = typer.Typer(
 app.command()(up)
 app.command()(down)
 app.command()(status)
+app.command()(explain)
 
 
 def run() -> None:

@@ -8,6 +8,8 @@ from typing import Final
 PREFIX: Final = "readie:"
 
 TASK_NAME: Final = "readie.execute"
+EXPLAIN_TASK: Final = "readie.explain"
+"""Marks an item of the submit queue that is a question."""
 SUBMIT_QUEUE: Final = "readie.submit"
 """Celery queue (a Redis list) that clients push to and routers take from."""
 
@@ -71,6 +73,11 @@ def worker_queue(name: str) -> str:
 def router_taken(router_id: str) -> str:
     """List: messages a router has taken off the submit queue and not yet settled."""
     return f"{PREFIX}router-taken:{router_id}"
+
+
+def explanation(request_id: str) -> str:
+    """List: a router's one answer to a question. Expires soon, or goes when it is read."""
+    return f"{PREFIX}explanation:{request_id}"
 
 
 def catalogue(digest: str) -> str:
