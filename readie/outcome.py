@@ -1,5 +1,8 @@
 """From a stored end of a call to the value or the exception its caller gets."""
 
+import itertools
+import linecache
+import re
 from typing import Any, cast
 
 from .errors import (
@@ -35,12 +38,7 @@ _CLASSES: dict[ErrorCode, type[ReadieError]] = {
 }
 
 
-class _RemoteTraceback(Exception):  # noqa: N818 - shown as the cause, never caught
-    """Shows the remote traceback above the local one, as the cause of what is raised."""
-
-    def __str__(self) -> str:
-        return "\n\n" + str(self.args[0]).rstrip() + "\n"
-
+_FRAME = re.compile(r'(?P<indent>[ |+]*)File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
 
 _both_types: dict[type[BaseException], type[BaseException]] = {}
 
@@ -92,5 +90,20 @@ def exception_of(failure: Failure, pickled: bytes | None) -> BaseException:
     remote: Any = error
     remote.remote_type, remote.remote_traceback = failure.type, failure.traceback
     if failure.traceback:
-        error.__cause__ = _RemoteTraceback(failure.traceback)
+        # A note, because Python shows notes with the local traceback and leaves __cause__ to the user's code.
+        error.add_note(f"\nRemote traceback:\n{_with_source_lines(failure.traceback).rstrip()}")
     return error
+
+
+def _with_source_lines(text: str) -> str:
+    """Add the source lines that the sandbox could not read, as the files are here."""
+    lines = text.splitlines()
+    shown = []
+    for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
+        shown.append(line)
+        frame = _FRAME.match(line)
+        if frame and not following.startswith(frame["indent"] + "  "):
+            source = linecache.getline(frame["file"], int(frame["line"])).strip()
+            if source:
+                shown.append(f"{frame['indent']}  {source}")
+    return "\n".join(shown)

@@ -60,6 +60,6 @@ def test_the_executor_needs_the_standard_library_and_cloudpickle_only() -> None:
         for names in imports_below("workers/executor").values()
         for name in names
         if name.partition(".")[0] not in allowed
-        and not name.startswith(("workers.executor", "readie.protocol.payload", "readie.hooks"))
+        and not name.startswith(("workers.executor", "readie.protocol.", "readie.hooks"))
     }
     assert foreign <= {"workers", "readie", "readie.protocol"}

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 PROTOCOL_VERSION: Final = 1
 INLINE_LIMIT_BYTES: Final = 8 * 1024
 """Payloads and results up to this size travel in the message, larger ones as a Redis value."""
+DEFAULT_FLAVOR: Final = "default"
+FLAVOR_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 
 
 class Message(BaseModel):
@@ -29,7 +31,14 @@ class CallOptions(Message):
 
     timeout_seconds: float | None = Field(default=None, gt=0)
     """Longest execution; the sandbox is killed after it."""
-    checkpoint_id: str | None = None
+    expires_seconds: float | None = Field(default=None, gt=0)
+    """The call is dropped when no worker has begun it this long after its submission."""
+    priority: int = Field(default=0, ge=0, le=9)
+    """Of the calls that wait, those with a higher one run first."""
+    flavor: str = Field(default=DEFAULT_FLAVOR, pattern=FLAVOR_PATTERN)
+    memory_bytes: int | None = Field(default=None, gt=0)
+    """What the sandbox may hold; the worker reserves it. ``None``: what the worker gives by itself."""
+    checkpoint_id: str | None = Field(default=None, min_length=1, max_length=64)
     disable_optimized_execution: bool = False
 
 

@@ -70,7 +70,7 @@ def test_attributes_and_notes_survive() -> None:
     raised = rebuilt(error)
     assert isinstance(raised, FileNotFoundError)
     assert (raised.errno, raised.filename) == (2, "x.csv")
-    assert raised.__notes__ == ["while reading the report"]
+    assert raised.__notes__[0] == "while reading the report"
     assert isinstance(rebuilt(PickyError(4, reason="first")), PickyError)
 
 
@@ -82,6 +82,15 @@ def test_the_remote_traceback_is_shown_with_the_local_one() -> None:
     assert caught.value.remote_traceback == TRACEBACK
     assert 'File "job.py", line 7, in job' in shown
     assert __file__ in shown
+    assert caught.value.__cause__ is None
+
+
+def test_the_remote_traceback_has_the_source_lines_that_are_here() -> None:
+    line = rebuilt.__code__.co_firstlineno
+    text = f'Traceback (most recent call last):\n  File "{__file__}", line {line}, in rebuilt\nValueError: no\n'
+    failure = Failure(code=ErrorCode.REMOTE, type="builtins.ValueError", message="no", traceback=text)
+    note = exception_of(failure, None).__notes__[0]
+    assert f"line {line}, in rebuilt\n    def rebuilt(error: BaseException) -> BaseException:\nValueError: no" in note
 
 
 def test_an_exception_that_can_not_be_rebuilt_is_a_remote_error_with_all_that_is_known() -> None:

@@ -95,13 +95,38 @@ def test_leaving_the_function_by_a_base_exception_is_an_error_and_no_end(
     assert load_value(run(connection, lambda: "still here").value) == "still here"
 
 
-def test_an_exception_that_does_not_unpickle_comes_back_as_text_alone(connection: ExecutorConnection) -> None:
+def test_an_exception_whose_class_can_not_be_called_with_its_args_comes_back_whole(
+    connection: ExecutorConnection,
+) -> None:
     def function() -> None:
         class PickyError(Exception):
             def __init__(self, *, code: int) -> None:
                 super().__init__(f"code {code}")
+                self.code = code
 
-        raise PickyError(code=5)
+        class PickierError(PickyError):
+            pass
+
+        try:
+            raise KeyError("first")
+        except KeyError as cause:
+            raise PickierError(code=5) from cause
+
+    raised = load_value(run(connection, function).value)
+
+    assert type(raised).__name__ == "PickierError"
+    assert raised.args == ("code 5",)
+    assert raised.code == 5
+    assert isinstance(raised.__cause__, KeyError)
+
+
+def test_an_exception_that_does_not_unpickle_comes_back_as_text_alone(connection: ExecutorConnection) -> None:
+    def function() -> None:
+        class PickyError(Exception):
+            def __reduce__(self) -> tuple[object, ...]:
+                return int, ("no number",)
+
+        raise PickyError("code 5")
 
     result = run(connection, function)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import sys
 import time
@@ -10,7 +11,7 @@ import traceback
 from pathlib import Path
 
 from readie import hooks
-from workers.executor import calls, control, imports, layout, wire
+from workers.executor import address_space, calls, control, imports, layout, wire
 from workers.executor.repair import Repair
 from workers.executor.wire import Kind
 
@@ -60,13 +61,19 @@ def _get_ready(control_dir: Path) -> tuple[socket.socket, dict[str, object]]:
 
 
 def _serve(connection: socket.socket) -> None:
+    own_pid = os.getpid()
     while True:
         try:
-            wire.read_json(connection, Kind.CALL)
+            call = wire.read_json(connection, Kind.CALL)
         except (wire.ConnectionEndedError, ConnectionResetError):
             return
         frame = wire.read_frame(connection, Kind.PAYLOAD, max_bytes=wire.MAX_FRAME_BYTES)
+        if isinstance(more_bytes := call.get("address_space_bytes"), int):
+            address_space.bound(more_bytes)
         ended = calls.run(frame.payload)
+        if os.getpid() != own_pid:
+            # A function that forks and returns in its child as well must not answer twice.
+            os._exit(0)
         wire.send_json(connection, Kind.RESULT, ended.result)
         wire.send_frame(connection, Kind.VALUE, ended.value)
         # Nothing of a call is kept while waiting for the next one.

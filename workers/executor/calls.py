@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import time
 import traceback
@@ -13,6 +14,7 @@ from typing import Any, Literal
 import cloudpickle
 
 from readie.protocol import payload
+from readie.protocol.exceptions import reduce_exception
 from readie.protocol.payload import Buffer, Pickled
 from workers.executor import wire
 
@@ -92,10 +94,26 @@ def _load(pickled: Pickled) -> Any:
     return pickle.loads(pickled.data, buffers=pickled.buffers)  # noqa: S301 - this sandbox is the place for it
 
 
-def _dump(value: object) -> list[Buffer]:
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle's, with exceptions that need not be called with their args."""
+
+    def __init__(self, stream: io.BytesIO, buffers: list[pickle.PickleBuffer], *, with_chain: bool) -> None:
+        super().__init__(stream, protocol=5, buffer_callback=buffers.append)
+        self._with_chain = with_chain
+
+    def reducer_override(self, value: object) -> Any:
+        if isinstance(value, BaseException):
+            reduced = reduce_exception(value, with_chain=self._with_chain)
+            if reduced is not None:
+                return reduced
+        return super().reducer_override(value)
+
+
+def _dump(value: object, *, with_chain: bool = True) -> list[Buffer]:
     buffers: list[pickle.PickleBuffer] = []
-    data = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    pieces = payload.encode([Pickled(data, [buffer.raw() for buffer in buffers])])
+    stream = io.BytesIO()
+    _Pickler(stream, buffers, with_chain=with_chain).dump(value)
+    pieces = payload.encode([Pickled(stream.getbuffer(), [buffer.raw() for buffer in buffers])])
     if (size := payload.total_size(pieces)) > wire.MAX_FRAME_BYTES:
         raise ValueError(f"{size} pickled bytes are above the limit of {wire.MAX_FRAME_BYTES} bytes")
     return pieces
@@ -103,14 +121,15 @@ def _dump(value: object) -> list[Buffer]:
 
 def _dump_exception(error: BaseException) -> list[Buffer]:
     """Return the pickled exception, or nothing when it cannot be pickled or would not unpickle at the caller."""
-    try:
-        pieces = _dump(error)
-        (pickled,) = payload.decode(b"".join(pieces))
-        if not isinstance(_load(pickled), BaseException):
-            return []
-    except BaseException:  # an exception class with a broken __init__ or __reduce__ is common
-        return []
-    return pieces
+    for with_chain in (True, False):
+        try:
+            pieces = _dump(error, with_chain=with_chain)
+            (pickled,) = payload.decode(b"".join(pieces))
+            if isinstance(_load(pickled), BaseException):
+                return pieces
+        except BaseException:  # noqa: S112 - an exception class with a broken __reduce__ is common
+            continue
+    return []
 
 
 def _without_executor_frames(trace: TracebackType | None) -> TracebackType | None:

@@ -4,7 +4,7 @@ A frame is a ``>IB`` header (payload length, kind) and its payload. Kinds below 
 from it. JSON payloads are objects in which an unknown key is ignored, so a field can be added without a new version::
 
     executor → worker   HELLO   {"wire", "python", "start", "imported", "repair_seconds"}       once, first
-    worker → executor   CALL    {"id", "name"}                                                  then PAYLOAD
+    worker → executor   CALL    {"id", "name", "address_space_bytes" where it is to be bounded}  then PAYLOAD
     worker → executor   PAYLOAD container of [function, (args, kwargs)]
     executor → worker   RESULT  {"outcome", "load_seconds", "execute_seconds", "dump_seconds", "error"}  then VALUE
     executor → worker   VALUE   container of [value] or [exception]; empty when there is nothing that can be pickled
