@@ -89,6 +89,8 @@ class ExecutorConnection:
         version of the wire protocol) or ``TimeoutError``.
         """
         self._connection = connection
+        self.address_space_bytes: int | None = None
+        """What a process of the next calls may map beyond what it has mapped; ``None`` without limit."""
         try:
             self.hello = self._receive(Kind.HELLO, Hello, deadline)
             if self.hello.wire != wire.WIRE_VERSION:
@@ -115,8 +117,11 @@ class ExecutorConnection:
         sandbox), ``ConnectionLostError``, ``WireError``, ``FrameTooLargeError`` (a result above ``max_result_bytes``).
         """
         deadline = None if timeout is None else time.monotonic() + timeout
+        head: dict[str, object] = {"id": call_id, "name": name}
+        if self.address_space_bytes is not None:
+            head["address_space_bytes"] = self.address_space_bytes
         try:
-            wire.send_json(self._connection, Kind.CALL, {"id": call_id, "name": name}, deadline=deadline)
+            wire.send_json(self._connection, Kind.CALL, head, deadline=deadline)
             wire.send_frame(self._connection, Kind.PAYLOAD, payload, deadline=deadline)
             header = self._receive(Kind.RESULT, ResultHeader, deadline)
             frame = wire.read_frame(self._connection, Kind.VALUE, max_bytes=max_result_bytes, deadline=deadline)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from workers.sandbox.cgroup import open_cgroups
 from workers.sandbox.created import CreatedPool
 from workers.sandbox.events import FileWaiter
 from workers.sandbox.filesystem import Filesystem
@@ -50,9 +51,11 @@ class SandboxHost:
         *,
         platform: str = "systrap",
         created_count: int = 0,
+        memory_bytes: int | None = None,
     ) -> None:
         """Take ``run_dir`` over and begin to keep ``created_count`` created sandboxes.
 
+        A sandbox may hold ``memory_bytes`` until its call says something else; ``None`` is without limit.
         Raises ``ValueError`` when the path is too long, ``RuntimeError`` when a running worker has it, ``RunscError``
         when runsc does not run.
         """
@@ -68,7 +71,17 @@ class SandboxHost:
         self._lock_file = own(run_dir)
         remove_leftovers(run_dir)
         self._waiter = FileWaiter()
-        self._plan = SandboxPlan(tool, platform, self.shape, filesystem, _make_root(run_dir), self._waiter)
+        self._cgroups = open_cgroups(run_dir)
+        self._plan = SandboxPlan(
+            tool,
+            platform,
+            self.shape,
+            filesystem,
+            _make_root(run_dir),
+            self._waiter,
+            cgroups=self._cgroups,
+            memory_bytes=memory_bytes,
+        )
         self._lock = threading.Lock()
         self._live: set[Sandbox] = set()
         self._closed = False
@@ -108,6 +121,8 @@ class SandboxHost:
             self.discard(sandbox)
         self._remover.close()
         self._waiter.close()
+        if self._cgroups is not None:
+            self._cgroups.close()
         remove_leftovers(self.run_dir)
         shutil.rmtree(self.run_dir)
         os.close(self._lock_file)

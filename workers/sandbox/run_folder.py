@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
+from workers.sandbox.cgroup import remove_leftover_cgroups
 from workers.sandbox.processes import kill_processes_under
 
 
@@ -29,6 +30,7 @@ def own(run_dir: Path) -> int:
 def remove_leftovers(run_dir: Path) -> None:
     """Remove all sandboxes below ``run_dir``; the caller owns it, so they are nobody's."""
     kill_processes_under(run_dir)
+    remove_leftover_cgroups(run_dir)
     for entry in run_dir.iterdir():
         if entry.is_dir():
             with contextlib.suppress(FileNotFoundError):

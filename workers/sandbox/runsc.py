@@ -18,6 +18,7 @@ from pathlib import Path
 _PROBE_SECONDS = 10.0
 _TAIL_BYTES = 8 << 10
 _SUMMARY_CHARACTERS = 300
+_ENTER = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit; shift; done; shift; exec "$@"'
 
 
 class RunscError(Exception):
@@ -69,10 +70,15 @@ class RunscOptions:
 
 @dataclass(frozen=True)
 class CreateOptions:
-    """Flags of ``create``."""
+    """Flags of ``create``.
+
+    ``cgroup_entries`` are the ``cgroup.procs`` files of the control groups that all processes of the container are in
+    from their beginning.
+    """
 
     bundle: Path
     pid_file: Path
+    cgroup_entries: tuple[Path, ...] = ()
 
     def args(self) -> list[str]:
         """Return the command-line flags."""
@@ -128,7 +134,7 @@ class Runsc:
 
     def create(self, options: RunscOptions, container_id: str, create: CreateOptions, *, timeout: float) -> None:
         """Make a container that waits for ``start`` or ``restore``."""
-        self._run(options, "create", [*create.args(), container_id], timeout)
+        self._run(options, "create", [*create.args(), container_id], timeout, entering(create.cgroup_entries))
 
     def start(self, options: RunscOptions, container_id: str, *, timeout: float) -> None:
         """Run the command of a created container's spec."""
@@ -144,8 +150,10 @@ class Runsc:
         """Write a running container's image and end the container."""
         self._run(options, "checkpoint", [*checkpoint.args(), container_id], timeout)
 
-    def _run(self, options: RunscOptions, command: str, arguments: Sequence[str], timeout: float) -> None:
-        argv = [str(self.executable), *options.args(), command, *arguments]
+    def _run(
+        self, options: RunscOptions, command: str, arguments: Sequence[str], timeout: float, prefix: Sequence[str] = ()
+    ) -> None:
+        argv = [*prefix, str(self.executable), *options.args(), command, *arguments]
         status = _wait_for(argv, timeout, stdout=subprocess.DEVNULL)
         if status != 0:
             raise RunscError(command, status, tail(options.log))
@@ -175,6 +183,16 @@ def find_runsc(explicit: Path | None = None) -> Path:
     if on_path := shutil.which("runsc"):
         return Path(on_path)
     raise FileNotFoundError(f"runsc was found neither beside {sys.executable} nor on PATH; run scripts/get-runsc")
+
+
+def entering(cgroup_entries: Sequence[Path]) -> list[str]:
+    """Return what to put before a command, so that it enters control groups by itself before it begins.
+
+    A shell does it, because code between fork and exec is not safe in a process with threads.
+    """
+    if not cgroup_entries:
+        return []
+    return ["/bin/sh", "-c", _ENTER, "sh", *map(str, cgroup_entries), "--"]
 
 
 def tail(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -10,8 +11,9 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,6 +21,7 @@ from workers.executor import control
 from workers.executor.control import Start
 from workers.executor.wire import WireError
 from workers.sandbox import processes
+from workers.sandbox.cgroup import Cgroup, Limits, RunCgroups
 from workers.sandbox.connection import ConnectionLostError, ExecutorConnection
 from workers.sandbox.events import FileWaiter, ProcessEndedError
 from workers.sandbox.filesystem import Filesystem
@@ -67,8 +70,21 @@ class ImportReport(BaseModel):
 
 
 @dataclass(frozen=True)
+class Exhausted:
+    """What a sandbox ran out of. ``peak_bytes`` is the most memory it ever held; ``limit`` counts bytes or processes."""
+
+    resource: Literal["memory", "processes"]
+    limit: int | None
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
 class SandboxPlan:
-    """What all sandboxes of a worker are made from. ``root`` is the directory on the host that becomes /."""
+    """What all sandboxes of a worker are made from. ``root`` is the directory on the host that becomes /.
+
+    ``cgroups`` is ``None`` where control groups can't be used. ``memory_bytes`` is what a sandbox may hold until its
+    call says something else, ``None`` without limit.
+    """
 
     runsc: Runsc
     platform: str
@@ -76,6 +92,8 @@ class SandboxPlan:
     filesystem: Filesystem
     root: Path
     waiter: FileWaiter
+    cgroups: RunCgroups | None = None
+    memory_bytes: int | None = None
 
 
 class Sandbox:
@@ -107,6 +125,8 @@ class Sandbox:
         self._pidfd: int | None = None  # guarded by _lock: kill() must not signal through a closed descriptor
         self._expected_start: Start = "started"
         self._connection: ExecutorConnection | None = None
+        self._cgroup: Cgroup | None = None
+        self._limits = Limits(plan.memory_bytes, plan.shape.cpu_limit, plan.shape.pids_limit)
         try:
             self._create(plan, timeout)
         except BaseException:
@@ -128,7 +148,10 @@ class Sandbox:
         (self.folder / "config.json").write_text(json.dumps(spec))
         pid_file = self.folder / "pid"
         try:
-            self._runsc.create(self._options, self.id, CreateOptions(self.folder, pid_file), timeout=timeout)
+            if plan.cgroups is not None:
+                self._cgroup = plan.cgroups.create(self.id, self._limits, self.kill)
+            entries = self._cgroup.entries if self._cgroup else ()
+            self._runsc.create(self._options, self.id, CreateOptions(self.folder, pid_file, entries), timeout=timeout)
             self._pidfd = os.pidfd_open(int(pid_file.read_text()))
         except (RunscError, OSError, ValueError) as error:
             raise self._failed(f"creating the sandbox failed: {error}") from error
@@ -212,6 +235,33 @@ class Sandbox:
         except RunscError as error:
             raise self._failed(f"taking the snapshot failed: {error}") from error
 
+    def limit(self, *, memory_bytes: int | None = None, cpu: float | None = None) -> None:
+        """Bound what the next call may use; ``None`` leaves what is in force. To be called when it is ready.
+
+        ``memory_bytes`` bounds all that the sandbox holds, what its checkpoint brought and its files on tmpfs included.
+        Without control groups it bounds what each process may map beyond what it has, and ``cpu`` means nothing.
+        Raises ``MemoryHeldError``.
+        """
+        if self._cgroup is None:
+            assert self._connection is not None
+            self._connection.address_space_bytes = memory_bytes or self._limits.memory_bytes
+            return
+        if memory_bytes is not None:
+            self._cgroup.limit_memory(memory_bytes)
+            self._limits = replace(self._limits, memory_bytes=memory_bytes)
+        if cpu is not None:
+            self._cgroup.limit_cpu(cpu)
+
+    def exhausted(self) -> Exhausted | None:
+        """Return what a sandbox that ended ran out of, ``None`` when it ended for another reason; before ``destroy``."""
+        group = self._cgroup
+        with contextlib.suppress(FileNotFoundError):  # destroyed meanwhile
+            if group is not None and group.out_of_memory:
+                return Exhausted("memory", self._limits.memory_bytes, group.memory_peak_bytes)
+            if group is not None and group.out_of_pids:
+                return Exhausted("processes", self._limits.pids, group.memory_peak_bytes)
+        return None
+
     def kill(self) -> None:
         """Kill everything that runs in the sandbox, at once; ``destroy`` must still be called."""
         with self._lock:
@@ -224,6 +274,8 @@ class Sandbox:
         if self._connection is not None:
             self._connection.close()
         processes.kill_processes_under(self._options.root)
+        if self._cgroup is not None:
+            self._cgroup.remove()
         with self._lock:
             if self._pidfd is not None:
                 os.close(self._pidfd)
@@ -280,6 +332,8 @@ class Sandbox:
             return ""
 
     def _failed(self, reason: str) -> SandboxFailedError:
+        if (exhausted := self.exhausted()) is not None:
+            reason += f" (it ran out of {exhausted.resource}; its limit is {exhausted.limit})"
         return SandboxFailedError(reason, tail(self._options.log) + tail(self._options.panic_log))
 
 

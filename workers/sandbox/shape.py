@@ -16,6 +16,10 @@ Gpu = Literal["none", "nvproxy"]
 _SYSTEM_DIRS = ("/usr", "/lib", "/lib64", "/bin")
 _UNPRIVILEGED_ID = 65534
 _READ_ONLY = ("ro", "rbind", "nosuid", "nodev")
+_MAX_TASKS = 1024
+"""Processes and threads inside; one too many is refused with EAGAIN."""
+_MAX_HOST_TASKS = 4096
+"""Processes and threads that gVisor needs for them on the host; one too many ends the sandbox."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,9 @@ class SandboxShape:
     network: Network
     gpu: Gpu
     cpu_limit: float | None = None
-    """Cores, or None for no limit."""
+    """Cores that a call has which does not say, or None for no limit."""
     pids_limit: int | None = None
+    """Processes and threads as the host counts them."""
 
 
 def sandbox_shape(
@@ -89,7 +94,7 @@ def sandbox_shape(
         uid=_UNPRIVILEGED_ID,
         gid=_UNPRIVILEGED_ID,
         capabilities=(),
-        rlimits=(Rlimit("RLIMIT_CORE", 0), Rlimit("RLIMIT_NOFILE", 4096)),
+        rlimits=(Rlimit("RLIMIT_CORE", 0), Rlimit("RLIMIT_NOFILE", 4096), Rlimit("RLIMIT_NPROC", _MAX_TASKS)),
         namespaces=("pid", "network", "ipc", "uts", "mount"),
         mounts=(
             Mount("/proc", "proc", ()),
@@ -101,4 +106,5 @@ def sandbox_shape(
         overlay=overlay,
         network=network,
         gpu=gpu,
+        pids_limit=_MAX_HOST_TASKS,
     )

@@ -9,8 +9,6 @@ from workers.executor import layout
 from workers.sandbox.filesystem import Filesystem
 from workers.sandbox.shape import Mount, SandboxShape
 
-_CPU_PERIOD_MICROSECONDS = 100_000
-
 
 def mount_sources(filesystem: Filesystem, control_dir: Path) -> dict[str, Path]:
     """Return where on the host the bind mounts come from that do not come from the path they are mounted at."""
@@ -28,7 +26,7 @@ def oci_spec(
     sources: Mapping[str, Path],
     hostname: str,
 ) -> dict[str, object]:
-    """Return the specification of a sandbox of ``shape``.
+    """Return the specification of a sandbox of ``shape``; its CPU and process limits are its control group's.
 
     ``root`` is the directory on the host that becomes /; a bind mount that ``sources`` does not name comes from the
     same path on the host, symbolic links followed.
@@ -53,7 +51,6 @@ def oci_spec(
         "mounts": [_mount(mount, sources) for mount in shape.mounts],
         "linux": {
             "namespaces": [{"type": namespace} for namespace in shape.namespaces],
-            "resources": _resources(shape),
         },
     }
 
@@ -68,13 +65,3 @@ def _mount(mount: Mount, sources: Mapping[str, Path]) -> dict[str, object]:
         "source": source,
         "options": list(mount.options),
     }
-
-
-def _resources(shape: SandboxShape) -> dict[str, object]:
-    resources: dict[str, object] = {}
-    if shape.cpu_limit is not None:
-        quota = round(shape.cpu_limit * _CPU_PERIOD_MICROSECONDS)
-        resources["cpu"] = {"quota": quota, "period": _CPU_PERIOD_MICROSECONDS}
-    if shape.pids_limit is not None:
-        resources["pids"] = {"limit": shape.pids_limit}
-    return resources
