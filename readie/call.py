@@ -69,6 +69,18 @@ class Call(Generic[R_co]):
         """
         return self._client.status(self.id)
 
+    def cancel(self) -> bool:
+        """Take the call back, or stop it by killing its sandbox; returns at once.
+
+        Returns:
+            ``True``: it ends in :class:`~readie.CallCancelledError` now, whatever it has done so far. ``False``: it had
+            ended, and nothing changes.
+
+        Raises:
+            ClusterUnavailableError: Redis can't be reached.
+        """
+        return self._client.cancel(self.id)
+
     def result(self, timeout: float | None = None) -> R_co:
         """Wait for the end; return the value or raise the error.
 

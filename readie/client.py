@@ -1,27 +1,24 @@
 """The client: one connection pool to Redis, one ledger, one listener for results."""
 
 import base64
-import contextlib
 import os
 import socket
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from .call import Call, CallStatus, Submission
-from .connection import connect, without_password
-from .errors import ClusterUnavailableError, ConfigurationError, ReadieError, ResultExpiredError
+from .connection import connect, reaching_redis, without_password
+from .errors import ClusterUnavailableError, ConfigurationError, ResultExpiredError
 from .explanation import Explanation
 from .hints import Hints
-from .ledger import Ledger
+from .ledger import Cancelled, Ledger
 from .options import Options
 from .pickling import dump_call
 from .protocol import keys, task
@@ -102,7 +99,9 @@ class Client:
         end = self._replies.expect(call_id)
         try:
             with self._reaching_redis():
-                self._ledger.submit(call_id, message, self._replies.client_id, None if inline else payload)
+                self._ledger.submit(
+                    call_id, message, self._replies.client_id, None if inline else payload, options.expires
+                )
         except BaseException:
             self._replies.forget(call_id)
             raise
@@ -143,6 +142,11 @@ class Client:
         self._replies.submitted(call_id)
         return Call(self, call_id, end)
 
+    def cancel(self, call_id: str) -> bool:
+        """Cancel a call; see :meth:`readie.Call.cancel`."""
+        with self._reaching_redis():
+            return self._ledger.cancel(call_id) is not Cancelled.ENDED
+
     def status(self, call_id: str) -> CallStatus:
         """Return where a call is now; see :meth:`readie.Call.status`."""
         with self._reaching_redis():
@@ -168,18 +172,8 @@ class Client:
             raise ResultExpiredError(f"call {envelope.id}: its result is no longer kept")
         return value
 
-    @contextlib.contextmanager
-    def _reaching_redis(self) -> Iterator[None]:
-        try:
-            yield
-        except (RedisConnectionError, RedisTimeoutError) as error:
-            url = without_password(self.settings.redis_url)
-            raise ClusterUnavailableError(
-                f"can't reach Redis at {url}: {_reason(error)}. Is it running? `readie up` starts one on this machine; "
-                "READIE_REDIS_URL or readie.configure(redis_url=...) names another"
-            ) from error
-        except RedisError as error:
-            raise ReadieError(f"Redis at {without_password(self.settings.redis_url)} refused: {error}") from error
+    def _reaching_redis(self) -> AbstractContextManager[None]:
+        return reaching_redis(self.settings.redis_url)
 
 
 def _header(
@@ -197,10 +191,6 @@ def _header(
         payload_bytes=payload_bytes,
         payload_by_reference=payload_bytes > INLINE_LIMIT_BYTES,
     )
-
-
-def _reason(error: Exception) -> str:
-    return str(error).rstrip(".") or type(error).__name__
 
 
 class _DefaultClient:

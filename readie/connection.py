@@ -1,11 +1,17 @@
 """Connections to Redis, made alike by every process."""
 
+import contextlib
+from collections.abc import Iterator
 from urllib.parse import urlsplit, urlunsplit
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
+
+from .errors import ClusterUnavailableError, ReadieError
 
 
 def connect(url: str, *, name: str, timeout_seconds: float = 10.0, retries: int = 3) -> Redis:
@@ -26,6 +32,26 @@ def connect(url: str, *, name: str, timeout_seconds: float = 10.0, retries: int 
         health_check_interval=25,
         retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries, supported_errors=(RedisConnectionError,)),
     )
+
+
+@contextlib.contextmanager
+def reaching_redis(url: str) -> Iterator[None]:
+    """Make what goes wrong with Redis inside the block an error for the user.
+
+    Raises:
+        ClusterUnavailableError: it can't be reached.
+        ReadieError: it refused something.
+    """
+    try:
+        yield
+    except (RedisConnectionError, RedisTimeoutError) as error:
+        reason = str(error).rstrip(".") or type(error).__name__
+        raise ClusterUnavailableError(
+            f"can't reach Redis at {without_password(url)}: {reason}. Is it running? `readie up` starts one on this "
+            "machine; READIE_REDIS_URL or readie.configure(redis_url=...) names another"
+        ) from error
+    except RedisError as error:
+        raise ReadieError(f"Redis at {without_password(url)} refused: {error}") from error
 
 
 def without_password(url: str) -> str:

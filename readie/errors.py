@@ -53,6 +53,18 @@ class SandboxDiedError(ReadieError):
     """The sandbox that ran the call died: the function ended its process, or something killed it."""
 
 
+class MemoryLimitError(SandboxDiedError):
+    """The sandbox ran out of memory, and was ended.
+
+    Attributes:
+        limit_bytes: what it could hold, 0 when not known: its limit, or what was left on the worker's machine.
+        peak_bytes: the most that it held, 0 when not known.
+    """
+
+    limit_bytes: int = 0
+    peak_bytes: int = 0
+
+
 class ResultExpiredError(ReadieError):
     """The call is unknown: it ended so long ago that its result is no longer kept, or it never was."""
 

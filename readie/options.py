@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .errors import ConfigurationError, InvalidRequestError
+from .sizes import in_bytes
 
 if TYPE_CHECKING:
     from .protocol.call import CallOptions
+
+_LEAST_MEMORY_BYTES = 64 << 20
 
 
 class RemoteOptions(TypedDict, total=False):
@@ -21,8 +24,13 @@ class RemoteOptions(TypedDict, total=False):
 
     name: str
     timeout: float | None
+    expires: float | None
+    priority: int
+    flavor: str
     checkpoint_id: str | None
     disable_optimized_execution: bool
+    memory: str | int | None
+    cpu: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +41,21 @@ class Options:
     """Shown in Flower and logs. Default: the function's qualified name."""
     timeout: float | None = None
     """Longest execution in seconds; the sandbox is killed after it."""
+    expires: float | None = None
+    """Seconds in the queue after which the call is dropped, if no worker has begun it by then."""
+    priority: int = 0
+    """0 to 9. Of the calls that wait for the same workers, those with a higher one run first."""
+    flavor: str = "default"
+    """Named set of packages, and so the workers, to run with."""
     checkpoint_id: str | None = None
     """Checkpoint to restore, instead of the router's choice."""
     disable_optimized_execution: bool = False
     """Start cold, without a checkpoint."""
+    memory: str | int | None = None
+    """What the sandbox may hold, its modules and its files on /tmp included: ``"2Gi"``, ``"512Mi"`` or bytes, 64 MiB at
+    least. Default: what the worker gives by itself."""
+    cpu: float | None = None
+    """Cores the sandbox may use, ``1.5`` for one and a half. Default: what the worker gives by itself."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Options":
@@ -73,8 +92,13 @@ class Options:
 
         return CallOptions(
             timeout_seconds=self.timeout,
+            expires_seconds=self.expires,
+            priority=self.priority,
+            flavor=self.flavor,
             checkpoint_id=self.checkpoint_id,
             disable_optimized_execution=self.disable_optimized_execution,
+            memory_bytes=None if self.memory is None else in_bytes(self.memory),
+            cpu=self.cpu,
         )
 
 
@@ -88,6 +112,16 @@ def _seconds(value: object) -> str:
     return "give seconds, more than 0"
 
 
+def _priority(value: object) -> str:
+    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 9
+    return "" if fits else "give a whole number from 0 to 9"
+
+
+def _flavor(value: object) -> str:
+    fits = isinstance(value, str) and re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", value)
+    return "" if fits else "give a flavor's name, such as 'default'"
+
+
 def _checkpoint_id(value: object) -> str:
     fits = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", value)
     return "" if value is None or fits else "give an id such as 'checkpoint_1'"
@@ -97,10 +131,33 @@ def _flag(value: object) -> str:
     return "" if isinstance(value, bool) else "give True or False"
 
 
+def _memory(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, (str, int)) or isinstance(value, bool):
+        return "give a size such as '2Gi', or bytes"
+    try:
+        enough = in_bytes(value) >= _LEAST_MEMORY_BYTES
+    except ValueError as error:
+        return str(error)
+    return "" if enough else "give at least 64Mi: a sandbox that has done nothing yet holds about 25 MB"
+
+
+def _cores(value: object) -> str:
+    if value is None or (isinstance(value, (int, float)) and value is not True and 0 < value < float("inf")):
+        return ""
+    return "give a number of cores, more than 0"
+
+
 _CHECKS: dict[str, Callable[[Any], str]] = {
     "name": _name,
     "timeout": _seconds,
+    "expires": _seconds,
+    "priority": _priority,
+    "flavor": _flavor,
     "checkpoint_id": _checkpoint_id,
     "disable_optimized_execution": _flag,
+    "memory": _memory,
+    "cpu": _cores,
 }
 """What says why a value is wrong (nothing, when it is right), for every option."""

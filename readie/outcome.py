@@ -11,6 +11,7 @@ from .errors import (
     CallTimeoutError,
     IncompatiblePythonError,
     InvalidRequestError,
+    MemoryLimitError,
     PreconditionError,
     ReadieError,
     RemoteError,
@@ -35,6 +36,7 @@ _CLASSES: dict[ErrorCode, type[ReadieError]] = {
     ErrorCode.EXPIRED: CallExpiredError,
     ErrorCode.WORKER_LOST: WorkerLostError,
     ErrorCode.SANDBOX_DIED: SandboxDiedError,
+    ErrorCode.MEMORY_LIMIT: MemoryLimitError,
 }
 
 
@@ -74,7 +76,10 @@ def exception_of(failure: Failure, pickled: bytes | None) -> BaseException:
         pickled: the container with the pickled remote exception, where there is one.
     """
     if failure.code is not ErrorCode.REMOTE:
-        return _CLASSES[failure.code](failure.message)
+        raised = _CLASSES[failure.code](failure.message)
+        if isinstance(raised, MemoryLimitError):
+            raised.limit_bytes, raised.peak_bytes = failure.limit_bytes, failure.peak_bytes
+        return raised
     error: BaseException | None = None
     if pickled:
         try:

@@ -17,6 +17,8 @@ from .consumer import Consumer
 from .dead_letters import DeadLetters
 from .dispatch import Dispatcher
 from .ending import Ending
+from .expiry import Expiry
+from .explain import Explainer
 from .fleet import Fleet
 from .message import MessageFormat
 from .recovery import Recovery
@@ -55,13 +57,33 @@ def build(settings: RouterSettings) -> Service:
     fleet = Fleet(ledger, settings.fleet_max_age_seconds)
     ending = Ending(ledger, settings.result_seconds)
     dead_letters = DeadLetters(ledger, router, ending)
-    dispatcher = Dispatcher(ledger, router, fleet=fleet, messages=messages, ending=ending, dead_letters=dead_letters)
+    dispatcher = Dispatcher(
+        ledger,
+        router,
+        fleet=fleet,
+        messages=messages,
+        ending=ending,
+        dead_letters=dead_letters,
+        max_queued=settings.max_queued,
+    )
     waiting = WaitingCalls(ledger, fleet, messages, dispatcher, dead_letters)
     consumer = Consumer(
-        ledger, router, messages=messages, dispatcher=dispatcher, waiting=waiting, dead_letters=dead_letters
+        ledger,
+        router,
+        messages=messages,
+        dispatcher=dispatcher,
+        waiting=waiting,
+        explainer=Explainer(ledger, router, fleet),
+        dead_letters=dead_letters,
     )
-    recovery = Recovery(ledger, settings.result_seconds)
-    return Service(ledger, router, consumer, recovery, settings.router_lease_seconds)
+    return Service(
+        ledger,
+        router,
+        consumer=consumer,
+        recovery=Recovery(ledger, settings.result_seconds),
+        expiry=Expiry(ledger, ending),
+        lease_seconds=settings.router_lease_seconds,
+    )
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ class CompiledCatalogue:
             group_depends_on[group[index]].update(group[need] for need in needs)
         closures = _closures(group_depends_on)
         self._needs = {name: closures[group[index]] for index, name in enumerate(names)}
+        self._group = {name: 1 << group[index] for index, name in enumerate(names)}
 
         checkpoints = sorted(
             catalogue.checkpoints, key=lambda checkpoint: (checkpoint.megabytes, id_order(checkpoint.id), checkpoint.id)
@@ -78,11 +79,14 @@ class CompiledCatalogue:
             ),
         ]
 
+        self._position = {checkpoint_id: index for index, (checkpoint_id, _, _) in enumerate(self._parts)}
+
         imports = [to_nanoseconds(catalogue.modules[name].import_seconds) for name in names]
         field_bits = sum(imports).bit_length() + 1
         self._field = (1 << field_bits) - 1
         self._shifts = [field_bits * index for index in range(len(checkpoints) + 1)]
         held = [frozenset[str](), *(frozenset(checkpoint.holds) for checkpoint in checkpoints)]
+        self._held = {checkpoint.id: holds for checkpoint, holds in zip(checkpoints, held[1:], strict=True)}
         packed = [0] * len(closures)
         for index, name in enumerate(names):
             packed[group[index]] += sum(
@@ -107,17 +111,27 @@ class CompiledCatalogue:
 
     def score(self, resolution: Resolution) -> Scores:
         """Return the predicted cost of every way to start a call that needs these modules with all they depend on."""
-        needed = 0
-        for name in resolution.modules:
-            needed |= self._needs[name]
-        packed = sum(map(getitem, self._tables, needed.to_bytes(len(self._tables), "little")))
+        needed = self._needed(resolution).to_bytes(len(self._tables), "little")
+        packed = sum(map(getitem, self._tables, needed))
         field = self._field
         imports = [packed >> shift & field for shift in self._shifts]
         best = cheapest([fixed + missing for fixed, missing in zip(self._fixed, imports, strict=True)])
-        cold, *checkpoints = [
+        starts = tuple(
             Prediction(*parts, missing / NANOSECONDS) for parts, missing in zip(self._parts, imports, strict=True)
-        ]
-        return Scores(tuple(checkpoints), cold, checkpoints[best - 1] if best else cold)
+        )
+        return Scores(starts, self._position, starts[best])
+
+    def missing(self, resolution: Resolution, checkpoint_id: str | None) -> tuple[str, ...]:
+        """Return the needed modules that a start from this checkpoint does not bring (``None``: a cold start)."""
+        needed = self._needed(resolution)
+        held = self._held.get(checkpoint_id, frozenset()) if checkpoint_id else frozenset()
+        return tuple(name for name, group in self._group.items() if group & needed and name not in held)
+
+    def _needed(self, resolution: Resolution) -> int:
+        needed = 0
+        for name in resolution.modules:
+            needed |= self._needs[name]
+        return needed
 
     def _scores(self, hints: ImportHints) -> Scores:
         return self.score(self.resolve(hints))

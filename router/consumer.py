@@ -7,14 +7,21 @@ from typing import Final
 
 from readie.ledger.routing import RoutingLedger
 from readie.protocol import keys
+from readie.protocol.explain import ExplainRequest
+from readie.protocol.reading import UnreadableError
 
 from .dead_letters import DeadLetters
 from .dispatch import Dispatcher, QueuedCall
-from .message import MessageFormat, UnreadableError
+from .explain import Explainer
+from .message import MessageFormat
 from .waiting import WaitingCalls
 
 _BATCH: Final = 64
+_LEAST_WAIT_SECONDS: Final = 0.001
+"""Redis takes zero for no limit."""
 _WAKE: Final = keys.WAKE.encode()
+_PAUSE_SECONDS: Final = 0.005
+"""After a look at the waiting calls that was in vain: most that ends then is no use to them."""
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +38,7 @@ class Consumer:
         messages: how items are read.
         dispatcher: what places calls.
         waiting: the calls that wait.
+        explainer: what answers questions.
         dead_letters: where unreadable items go.
     """
 
@@ -42,6 +50,7 @@ class Consumer:
         messages: MessageFormat,
         dispatcher: Dispatcher,
         waiting: WaitingCalls,
+        explainer: Explainer,
         dead_letters: DeadLetters,
     ) -> None:
         self._ledger = ledger
@@ -49,28 +58,45 @@ class Consumer:
         self._messages = messages
         self._dispatcher = dispatcher
         self._waiting = waiting
+        self._explainer = explainer
         self._dead_letters = dead_letters
+        self._wakes = 0
+        """Items in hand that ask for a look at the waiting calls."""
+        self._no_look_before = 0.0
+        """Monotonic clock, seconds."""
 
     def consume(self, wait_seconds: float) -> None:
         """Settle one batch of items, waiting up to ``wait_seconds`` for the first."""
         items = self._ledger.take(self._router, _BATCH)
         if not items:
-            item = self._ledger.await_item(self._router, wait_seconds)
+            if self._wakes:
+                wait_seconds = min(wait_seconds, self._no_look_before - time.monotonic())
+            item = self._ledger.await_item(self._router, max(wait_seconds, _LEAST_WAIT_SECONDS))
             items = [] if item is None else [item]
         self._settle(items)
 
     def _settle(self, items: Sequence[bytes]) -> None:
         taken_at = time.monotonic()
-        wakes = items.count(_WAKE)
-        if wakes:
+        self._wakes += items.count(_WAKE)
+        if self._wakes and taken_at >= self._no_look_before:
             # Those that wait are older than the new ones of this batch.
-            self._waiting.wake()
+            if not self._waiting.wake():
+                self._no_look_before = time.monotonic() + _PAUSE_SECONDS
+            wakes, self._wakes = self._wakes, 0
             self._ledger.settle(self._router, _WAKE, wakes)
         calls = []
         for item in items:
-            if item != _WAKE:
-                try:
-                    calls.append(QueuedCall(self._messages.read(item), item, taken_at=taken_at))
-                except UnreadableError as error:
-                    self._dead_letters.bury(item, str(error), error.call_id)
+            if item == _WAKE:
+                continue
+            try:
+                content = self._messages.read(item)
+            except UnreadableError as error:
+                if error.question_id is not None:
+                    self._explainer.refuse(error.question_id, item, str(error))
+                self._dead_letters.bury(item, str(error), error.call_id)
+            else:
+                if isinstance(content, ExplainRequest):
+                    self._explainer.answer(content, item)
+                else:
+                    calls.append(QueuedCall(content, item, taken_at=taken_at))
         self._dispatcher.dispatch(calls)

@@ -1,22 +1,19 @@
 """Where items go that can't be routed, so that they hold up nothing and people can look at them."""
 
-import json
 import logging
-import time
-from typing import Final
 
 from readie.ledger.routing import RoutingLedger
+from readie.protocol import keys
 from readie.protocol.codes import ErrorCode
+from readie.protocol.dead_letter import DeadLetter
 
 from .ending import Ending
-
-_MOST_ITEM_CHARACTERS: Final = 2000
 
 log = logging.getLogger(__name__)
 
 
 class DeadLetters:
-    """The list of unroutable items, each as ``{"reason", "at", "item"}`` (seconds since the epoch, item cut short).
+    """The list of unroutable items.
 
     Args:
         ledger: where the list is.
@@ -40,6 +37,6 @@ class DeadLetters:
         told = call_id is not None and self._ending.fail(
             call_id, item, ErrorCode.INVALID_REQUEST, f"the router can't read the call: {reason}"
         )
-        text = item[: 4 * _MOST_ITEM_CHARACTERS].decode("utf-8", "backslashreplace")[:_MOST_ITEM_CHARACTERS]
-        self._ledger.bury(self._router, item, json.dumps({"reason": reason, "at": time.time(), "item": text}))
+        self._ledger.bury(DeadLetter.of(item, keys.SUBMIT_QUEUE, reason))
+        self._ledger.settle(self._router, item)
         log.warning("dead letter: call=%s bytes=%d told=%s reason=%r", call_id, len(item), told, reason)

@@ -10,12 +10,14 @@ from redis.exceptions import RedisError
 from readie.ledger import NoRoom, Placed, Settled
 from readie.ledger.routing import Addressed, Broken, Parking, RoutingLedger
 from readie.protocol.call import CallHeader, Placement
+from readie.protocol.codes import ErrorCode
 
 from .dead_letters import DeadLetters
 from .ending import Ending
 from .fleet import Fleet
 from .message import CallMessage, MessageFormat
-from .placement import Chosen, Nobody, Refused, choose
+from .needs import Needs, Nobody, Refused
+from .placement import Chosen, choose
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +29,12 @@ class QueuedCall:
     message: CallMessage
     item: bytes
     """As it was on the submit queue."""
-    waiting: bool = False
-    """Whether it comes from the waiting calls instead of the router's taken list."""
+    group: str = ""
+    """The group it waits in; empty when it is on the router's taken list instead."""
+    patient: bool = False
+    """Whether it goes on waiting when the workers that it waits for are not there at this moment."""
     attempt: int = 1
     """Number of the attempt to place."""
-    waits_for: str = ""
-    """What its record says it waits for."""
     taken_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -43,7 +45,12 @@ class QueuedCall:
     @property
     def taken(self) -> bytes:
         """The item on the router's taken list, if it is there."""
-        return b"" if self.waiting else self.item
+        return b"" if self.group else self.item
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """What it asks for."""
+        return self.message.header.options.memory_bytes
 
 
 @dataclass(slots=True)
@@ -62,6 +69,7 @@ class Dispatcher:
         messages: how messages are written.
         ending: tells callers whose call is refused.
         dead_letters: where calls go whose record is not one of ours.
+        max_queued: how many calls may wait.
     """
 
     def __init__(
@@ -73,6 +81,7 @@ class Dispatcher:
         messages: MessageFormat,
         ending: Ending,
         dead_letters: DeadLetters,
+        max_queued: int,
     ) -> None:
         self._ledger = ledger
         self._router = router
@@ -80,31 +89,31 @@ class Dispatcher:
         self._messages = messages
         self._ending = ending
         self._dead_letters = dead_letters
+        self._max_queued = max_queued
 
-    def dispatch(self, calls: Sequence[QueuedCall]) -> int:
-        """Settle every call; returns how many were told that they wait, or for something else than before."""
+    def dispatch(self, calls: Sequence[QueuedCall]) -> None:
+        """Settle every call; one that waits already and can't run now is left as it is."""
         try:
-            return self._dispatch(calls)
+            self._dispatch(calls)
         except RedisError:
             raise
         except Exception:
             # Whatever it is, it must not come back with these calls for ever.
             log.exception("unexpected, each call is tried alone: calls=%d", len(calls))
-            return sum(self._dispatch_alone(call) for call in calls)
+            for call in calls:
+                self._dispatch_alone(call)
 
-    def _dispatch_alone(self, call: QueuedCall) -> int:
+    def _dispatch_alone(self, call: QueuedCall) -> None:
         try:
-            return self._dispatch([call])
+            self._dispatch([call])
         except RedisError:
             raise
         except Exception as error:
             log.exception("unexpected: call=%s", call.id)
-            self._dead_letters.bury(call.item, f"the router failed on it: {error!r}", call.id)
-            return 0
+            self._bury(call, f"the router failed on it: {error!r}")
 
-    def _dispatch(self, calls: Sequence[QueuedCall]) -> int:
+    def _dispatch(self, calls: Sequence[QueuedCall]) -> None:
         started = time.monotonic()
-        told = 0
         pending = list(calls)
         while pending:
             self._fleet.look_if_old()
@@ -112,32 +121,29 @@ class Dispatcher:
             nobody: list[tuple[QueuedCall, str]] = []
             again: list[QueuedCall] = []
             for call in pending:
-                decision = choose(call.message.header, self._fleet.workers)
+                decision = choose(call.message.header, self._fleet.workers, self._fleet.fitting)
                 match decision:
                     case Chosen():
-                        decision.worker.busy += 1
+                        decision.worker.take(call.memory_bytes, decision.checkpoint_id)
                         chosen.append((call, decision))
-                    case Nobody(why) if call.waiting and call.waits_for == why:
-                        pass
                     case Nobody(why):
-                        nobody.append((call, why))
+                        if not call.group:
+                            nobody.append((call, why))
+                    case Refused() if call.patient and decision.for_want_of_workers:
+                        pass
                     case Refused() if self._fleet.seen_at < started:
                         # What can't ever be is only said from what is there now.
                         again.append(call)
                     case Refused():
                         self._refuse(call, decision)
             not_placed = self._place(chosen)
-            again += not_placed.again
-            # Slots counted for calls that did not take them are free: nobody may wait because of them.
-            parked_in_vain = [call for call, _ in nobody] if not_placed.any else self._park(nobody)
-            told += len(nobody) - len(parked_in_vain)
-            again += parked_in_vain
-            pending = again
+            # Slots counted for calls that did not take them are free: who waits because of them is looked at again.
+            self._park(nobody, capacity="" if not_placed.any else self._fleet.capacity)
+            pending = again + not_placed.again
             if pending:
                 self._fleet.look()
-        return told
 
-    def _place(self, chosen: Sequence[tuple[QueuedCall, Chosen]]) -> "_NotPlaced":
+    def _place(self, chosen: Sequence[tuple[QueuedCall, Chosen]]) -> _NotPlaced:
         not_placed = _NotPlaced()
         if not chosen:
             return not_placed
@@ -147,7 +153,7 @@ class Dispatcher:
             if isinstance(outcome, Placed):
                 _log_placed(header)
                 continue
-            decision.worker.busy -= 1
+            decision.worker.take(call.memory_bytes, decision.checkpoint_id, calls=-1)
             not_placed.any = True
             match outcome:
                 case Settled(None):
@@ -158,7 +164,7 @@ class Dispatcher:
                 case NoRoom():
                     not_placed.again.append(call)
                 case Broken(reason):
-                    self._dead_letters.bury(call.item, f"broken record: {reason}", call.id)
+                    self._bury(call, f"broken record: {reason}")
         return not_placed
 
     def _address(self, call: QueuedCall, decision: Chosen) -> Addressed:
@@ -174,27 +180,34 @@ class Dispatcher:
         )
         return Addressed(*self._messages.readdress(call.message, placement), call.taken)
 
-    def _park(self, nobody: Sequence[tuple[QueuedCall, str]]) -> list[QueuedCall]:
-        again: list[QueuedCall] = []
+    def _park(self, nobody: Sequence[tuple[QueuedCall, str]], capacity: str) -> None:
         if not nobody:
-            return again
-        parkings = [Parking(call.id, call.taken, why) for call, why in nobody]
-        outcomes = self._ledger.park_all(self._router, self._fleet.capacity, parkings)
+            return
+        parkings = [
+            Parking(call.id, call.taken, Needs.of(header := call.message.header).group(), header.options.priority, why)
+            for call, why in nobody
+        ]
+        outcomes = self._ledger.park_all(self._router, capacity, self._max_queued, parkings)
         for (call, why), outcome in zip(nobody, outcomes, strict=True):
             match outcome:
                 case True:
                     log.info("waits: call=%s reason=%r", call.id, why)
                 case False:
-                    again.append(call)
+                    message = f"{self._max_queued} calls wait already, as many as may (READIE_MAX_QUEUED); {why}"
+                    self._refuse(call, Refused(ErrorCode.RESOURCE_EXHAUSTED, message))
                 case Broken(reason):
-                    self._dead_letters.bury(call.item, f"broken record: {reason}", call.id)
-        return again
+                    self._bury(call, f"broken record: {reason}")
 
     def _refuse(self, call: QueuedCall, refused: Refused) -> None:
         self._ending.fail(call.id, call.item, refused.code, refused.message)
-        if not call.waiting:
+        if not call.group:
             self._ledger.settle(self._router, call.item)
         log.info("refused: call=%s code=%s message=%r", call.id, refused.code, refused.message)
+
+    def _bury(self, call: QueuedCall, reason: str) -> None:
+        self._dead_letters.bury(call.item, reason, call.id)
+        if call.group:
+            self._ledger.drop_waiting(call.id, call.group)
 
 
 def _log_placed(header: CallHeader) -> None:

@@ -1,8 +1,9 @@
 """Ends calls that no worker will run."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-from readie.ledger.routing import Broken, RoutingLedger
+from readie.ledger.routing import Broken, Record, RoutingLedger
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import CallState, Envelope, Failure, Report
 
@@ -27,11 +28,21 @@ class Ending:
         (record,) = self.ledger.records([call_id], messages=True)
         if isinstance(record, Broken) or record.state is not CallState.QUEUED or record.message != item:
             return False
+        return self._end(call_id, record, CallState.FAILED, Failure(code=code, message=message))
+
+    def expire(self, call_id: str, record: Record, message: str) -> bool:
+        """End a call that no worker began in time, unless one does at this moment; returns whether it was ended."""
+        return self._end(call_id, record, CallState.EXPIRED, Failure(code=ErrorCode.EXPIRED, message=message))
+
+    def _end(
+        self, call_id: str, record: Record, state: Literal[CallState.FAILED, CallState.EXPIRED], failure: Failure
+    ) -> bool:
         envelope = Envelope(
             id=call_id,
-            state=CallState.FAILED,
-            failure=Failure(code=code, message=message),
+            state=state,
+            failure=failure,
             submitted_at=record.submitted_at,
-            report=Report(attempt=record.attempt, reason=message),
+            report=Report(attempt=record.attempt, reason=failure.message),
         )
-        return self.ledger.finish(envelope, attempt=record.attempt, keep_seconds=self.keep_seconds) is not None
+        ended = self.ledger.finish(envelope, attempt=record.attempt, keep_seconds=self.keep_seconds, unless_begun=True)
+        return ended is not None

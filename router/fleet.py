@@ -9,14 +9,15 @@ from redis import Redis
 
 from readie.ledger.routing import RoutingLedger
 from readie.protocol import keys
-from readie.protocol.announcement import Announcement
+from readie.protocol.announcement import Announcement, decode_ready
 from readie.protocol.catalogue import Catalogue
 
 from .catalogue import CompiledCatalogue
-from .placement import WorkerState
+from .needs import Needs, Nobody, Refused, WorkerState, fitting
 
 _UNUSED_CATALOGUES: Final = 16
 _RETRY_CATALOGUE_SECONDS: Final = 2.0
+_NOTHING_READY: Final = b"{}"
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ class Fleet:
         self.workers: list[WorkerState] = []
         self.capacity = "0"
         """The capacity counter as of :attr:`seen_at`."""
+        self._fitting: dict[Needs, list[WorkerState] | Nobody | Refused] = {}
 
     def look(self) -> None:
         """See the workers as they are now, in one round trip."""
@@ -95,14 +97,24 @@ class Fleet:
         known, self._announcements = self._announcements, {}
         self.capacity = look.capacity
         self.workers = []
-        for name, (text, busy) in look.workers.items():
+        self._fitting = {}
+        for name, seen in look.workers.items():
+            text = seen.announcement
             before = known.get(name)
             announcement = before[1] if before and before[0] == text else _parse(name, text)
             self._announcements[name] = (text, announcement)
             if announcement is not None:
                 digest = announcement.catalogue
-                catalogue = self._catalogues.get(digest) if digest is not None else None
-                self.workers.append(WorkerState(announcement, catalogue, busy))
+                self.workers.append(
+                    WorkerState(
+                        announcement,
+                        self._catalogues.get(digest) if digest is not None else None,
+                        seen.busy,
+                        seen.reserved_bytes,
+                        _ready(seen.ready),
+                        frozenset(checkpoint.decode("utf-8", "replace") for checkpoint in seen.avoided),
+                    )
+                )
         self._catalogues.forget_unused({w.announcement.catalogue for w in self.workers if w.announcement.catalogue})
 
     def look_if_old(self) -> None:
@@ -110,10 +122,12 @@ class Fleet:
         if time.monotonic() - self.seen_at > self._max_age_seconds:
             self.look()
 
-    @property
-    def has_room(self) -> bool:
-        """Whether any worker has a free slot."""
-        return any(worker.free > 0 for worker in self.workers)
+    def fitting(self, needs: Needs) -> list[WorkerState] | Nobody | Refused:
+        """Return the workers that can take a call with these needs as soon as they have room."""
+        found = self._fitting.get(needs)
+        if found is None:
+            found = self._fitting[needs] = fitting(needs, self.workers)
+        return found
 
 
 def _parse(name: bytes, text: bytes) -> Announcement | None:
@@ -122,3 +136,12 @@ def _parse(name: bytes, text: bytes) -> Announcement | None:
     except ValidationError as error:
         log.warning("worker ignored, its announcement is unreadable: name=%r error=%s", name, error.errors()[0]["msg"])
         return None
+
+
+def _ready(text: bytes) -> dict[str | None, int]:
+    if text == _NOTHING_READY:
+        return {}
+    try:
+        return decode_ready(text)
+    except ValueError:
+        return {}

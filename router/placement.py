@@ -1,31 +1,17 @@
 """Which worker takes a call, and how the call starts there. Data in, data out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from readie.protocol.announcement import Announcement
 from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
 
-from .catalogue import CompiledCatalogue
-from .scoring import Prediction, Scores, id_order
+from .needs import Needs, Nobody, Refused, WorkerState, all_full, fitting
+from .scoring import Prediction, Scores
 
-
-@dataclass(slots=True)
-class WorkerState:
-    """A live worker as a router sees it."""
-
-    announcement: Announcement
-    catalogue: CompiledCatalogue | None
-    """``None``: it serves no checkpoints, or its catalogue could not be read."""
-    busy: int
-    """Calls it holds. The router that places a call counts it here until it looks again."""
-
-    @property
-    def free(self) -> int:
-        """Slots that can take a call."""
-        return 0 if self.announcement.draining else self.announcement.slots - self.busy
+Fitting = Callable[[Needs], list[WorkerState] | Nobody | Refused]
+"""Gives the workers that can take a call with these needs as soon as they have room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,102 +24,131 @@ class Chosen:
     predicted_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Nobody:
-    """No worker can take the call now."""
+def choose(header: CallHeader, workers: Sequence[WorkerState], fit: Fitting | None = None) -> Chosen | Nobody | Refused:
+    """Return the decision for one call.
 
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """No worker that is there can ever take the call."""
-
-    code: ErrorCode
-    message: str
-
-
-def choose(header: CallHeader, workers: Sequence[WorkerState]) -> Chosen | Nobody | Refused:
-    """Return the decision for one call, given every live worker."""
-    options = header.options
-    pin = options.checkpoint_id
-    if pin is not None and options.disable_optimized_execution:
-        return Refused(
-            ErrorCode.INVALID_REQUEST,
-            f"checkpoint_id={pin!r} asks for a checkpoint, disable_optimized_execution=True for none; give one of them",
-        )
-    if not workers:
-        return Nobody("no worker is running")
-    fitting = [worker for worker in workers if worker.announcement.python == header.python]
-    if not fitting:
-        there = ", ".join(sorted({worker.announcement.python for worker in workers}))
-        return Refused(
-            ErrorCode.INCOMPATIBLE_PYTHON,
-            f"the call comes from Python {header.python} and the running workers have Python {there}; "
-            "call from one of these versions, or start a worker whose flavor has yours",
-        )
-    if pin is not None:
-        fitting = [worker for worker in fitting if worker.catalogue and pin in worker.catalogue.checkpoint_ids]
-        if not fitting:
-            return Refused(ErrorCode.INVALID_REQUEST, _unknown_pin(pin, header.python, workers))
-    free = [worker for worker in fitting if worker.free > 0]
+    Args:
+        header: the call's.
+        workers: every live worker.
+        fit: :func:`~router.needs.fitting` for these workers, by whoever remembers its answers.
+    """
+    needs = Needs.of(header)
+    contradiction = contradicts_itself(header)
+    found = contradiction or (fit(needs) if fit else fitting(needs, workers))
+    if not isinstance(found, list):
+        return found
+    free = [worker for worker in found if worker.has_room(needs.memory_bytes)]
     if not free:
-        return Nobody(_all_full(pin, header.python, everybody=len(fitting) == len(workers)))
-    starts = {catalogue: _start(header, catalogue) for catalogue in {worker.catalogue for worker in free}}
-    worker = min(free, key=lambda worker: _preference(worker, starts[worker.catalogue]))
-    start = starts[worker.catalogue]
-    return Chosen(worker, start.checkpoint_id, start.reason, start.predicted_seconds)
+        return all_full(needs, found, workers)
+    worker, start = soonest(header, free)
+    return Chosen(worker, start.checkpoint_id, reason(header, worker, start), start.predicted_seconds)
 
 
-class _Start(NamedTuple):
+def contradicts_itself(header: CallHeader) -> Refused | None:
+    """Return why no worker whatsoever can take the call."""
+    pin = header.options.checkpoint_id
+    if pin is None or not header.options.disable_optimized_execution:
+        return None
+    return Refused(
+        ErrorCode.INVALID_REQUEST,
+        f"checkpoint_id={pin!r} asks for a checkpoint, disable_optimized_execution=True for none; give one of them",
+    )
+
+
+class Start(NamedTuple):
+    """How a call starts on a worker."""
+
     checkpoint_id: str | None
-    predicted_seconds: float | None
-    reason: str
+    way: Prediction | None
+    """What it is predicted to cost; ``None`` when nothing is known of a catalogue."""
+
+    @property
+    def predicted_seconds(self) -> float | None:
+        """Until the function's first line."""
+        return None if self.way is None else self.way.seconds
 
 
-def _start(header: CallHeader, catalogue: CompiledCatalogue | None) -> _Start:
-    options = header.options
-    scores = catalogue.scores(header.hints) if catalogue else None
-    if options.disable_optimized_execution:
-        return _Start(None, scores.cold.seconds if scores else None, "optimized execution is disabled")
+def soonest(header: CallHeader, workers: Sequence[WorkerState]) -> tuple[WorkerState, Start]:
+    """Return the worker where the call starts first, and how; of equal ones the least loaded."""
+    starts: dict[Hashable, Start] = {}
+    best: tuple[tuple[float, float, str], WorkerState, Start] | None = None
+    for worker in workers:
+        start = starts.get(worker.kind)
+        if start is None:
+            start = starts[worker.kind] = _start(header, worker)
+        seconds = start.predicted_seconds
+        announcement = worker.announcement
+        rank = float("inf") if seconds is None else seconds, worker.busy / announcement.slots, announcement.name
+        if best is None or rank < best[0]:
+            best = rank, worker, start
+    assert best is not None
+    return best[1:]
+
+
+def ways(scores: Scores, worker: WorkerState) -> list[Prediction]:
+    """Return every way in which a call can start on a worker now; of equally fast ones the first wins."""
+    return [
+        *(start.from_ready() for start in scores.starts if worker.is_ready(start.checkpoint_id)),
+        *(start for start in scores.starts if start.checkpoint_id not in worker.avoided),
+    ]
+
+
+def _fastest(scores: Scores, worker: WorkerState) -> Prediction:
+    """Return the fastest of the ways without making a list of them: this is done for every call."""
+    best = scores.best
+    if best.checkpoint_id in worker.avoided:
+        best = min((start for start in scores.starts if start.checkpoint_id not in worker.avoided), key=_rounded)
+    ready = [
+        (round(scores.starts[position].import_seconds, 9), position)
+        for checkpoint_id, count in worker.ready.items()
+        if count > 0 and (position := scores.position.get(checkpoint_id)) is not None
+    ]
+    if ready:
+        seconds, position = min(ready)
+        if seconds <= _rounded(best):
+            return scores.starts[position].from_ready()
+    return best
+
+
+def _rounded(start: Prediction) -> float:
+    """Return whole nanoseconds, as the scores were made: equal costs must be equal."""
+    return round(start.seconds, 9)
+
+
+def _start(header: CallHeader, worker: WorkerState) -> Start:
+    scores = worker.catalogue.scores(header.hints) if worker.catalogue else None
     if scores is None:
-        return _Start(None, None, "the worker serves no checkpoints")
-    pinned = scores.of(options.checkpoint_id) if options.checkpoint_id is not None else None
-    if pinned is not None:
-        return _Start(pinned.checkpoint_id, pinned.seconds, "the call names this checkpoint")
-    return _Start(scores.best.checkpoint_id, scores.best.seconds, _lowest(scores))
+        return Start(None, None)
+    pin = header.options.checkpoint_id
+    if pin is not None or header.options.disable_optimized_execution:
+        # The worker starts cold by itself where a pinned checkpoint fails to restore again.
+        return Start(pin, next((way for way in ways(scores, worker) if way.checkpoint_id == pin), scores.cold))
+    best = _fastest(scores, worker)
+    return Start(best.checkpoint_id, best)
 
 
-def _preference(worker: WorkerState, start: _Start) -> tuple[float, float, str]:
-    predicted = float("inf") if start.predicted_seconds is None else start.predicted_seconds
-    return predicted, worker.busy / worker.announcement.slots, worker.announcement.name
+def reason(header: CallHeader, worker: WorkerState, start: Start) -> str:
+    """Return why a call starts this way on this worker, for people."""
+    options, way = header.options, start.way
+    if options.disable_optimized_execution:
+        return "optimized execution is disabled"
+    if worker.catalogue is None or way is None:
+        return "the worker serves no checkpoints"
+    if options.checkpoint_id is not None:
+        return "the call names this checkpoint"
+    scores = worker.catalogue.scores(header.hints)
+    if way.checkpoint_id is not None:
+        return f"lowest predicted start: {_name(way)} {_seconds(way)}, cold {_seconds(scores.cold)}"
+    usable = [score for score in scores.checkpoints if score.checkpoint_id not in worker.avoided]
+    if not usable:
+        return "every checkpoint failed to restore" if scores.checkpoints else "the generation has no checkpoint"
+    nearest = min(usable, key=lambda score: score.seconds)
+    return f"lowest predicted start: {_name(way)} {_seconds(way)}, {_name(nearest)} {_seconds(nearest)}"
 
 
-def _lowest(scores: Scores) -> str:
-    if not scores.checkpoints:
-        return "the generation has no checkpoint"
-    if scores.best is scores.cold:
-        nearest = min(scores.checkpoints, key=lambda score: score.seconds)
-        return f"lowest predicted start: cold {_seconds(scores.cold)}, {nearest.checkpoint_id} {_seconds(nearest)}"
-    return f"lowest predicted start: {scores.best.checkpoint_id} {_seconds(scores.best)}, cold {_seconds(scores.cold)}"
+def _name(way: Prediction) -> str:
+    return f"{way.checkpoint_id or 'cold'}{' (ready)' if way.ready else ''}"
 
 
-def _seconds(prediction: Prediction) -> str:
-    return f"{prediction.seconds:.3f} s"
-
-
-def _all_full(pin: str | None, python: str, *, everybody: bool) -> str:
-    if pin is not None:
-        return f"all workers that have {pin} are full"
-    return "all workers are full" if everybody else f"all workers with Python {python} are full"
-
-
-def _unknown_pin(pin: str, python: str, workers: Iterable[WorkerState]) -> str:
-    listed = {
-        checkpoint_id
-        for worker in workers
-        if worker.announcement.python == python and worker.catalogue
-        for checkpoint_id in worker.catalogue.checkpoint_ids
-    }
-    there = f"there are {', '.join(sorted(listed, key=id_order))}" if listed else "no worker serves any checkpoint now"
-    return f"no worker lists the checkpoint {pin!r}; {there}"
+def _seconds(way: Prediction) -> str:
+    return f"{way.seconds:.3f} s"

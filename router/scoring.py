@@ -2,6 +2,7 @@
 
 The formula, in one unit for every way::
 
+    ready:     Σ import seconds of needed modules that c (or a cold start) lacks
     restored:  restore_base + restore_per_MB · MB(c) + Σ import seconds of needed modules that c lacks
     cold:      cold_base + Σ import seconds of all needed modules
 
@@ -9,7 +10,7 @@ Sums are made in whole nanoseconds, so that equal costs are equal whatever the o
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +28,12 @@ class Prediction(NamedTuple):
     """What the checkpoint's size adds."""
     import_seconds: float
     """What the needed modules add that the start does not bring."""
+    ready: bool = False
+    """It was done ahead: the sandbox waits."""
+
+    def from_ready(self) -> "Prediction":
+        """Return what it costs when a sandbox waits that was started in this way."""
+        return Prediction(self.checkpoint_id, 0.0, 0.0, self.import_seconds, ready=True)
 
     @property
     def seconds(self) -> float:
@@ -38,15 +45,22 @@ class Prediction(NamedTuple):
 class Scores:
     """Every way to start one call with one generation."""
 
-    checkpoints: tuple[Prediction, ...]
-    """Smallest checkpoint first, those of one size by id."""
-    cold: Prediction
+    starts: tuple[Prediction, ...]
+    """The cold start, then every checkpoint, the smallest first and those of one size by id."""
+    position: Mapping[str | None, int]
+    """Where each checkpoint is in ``starts``; ``None``: the cold start."""
     best: Prediction
-    """The lowest; of equal ones a cold start, then the smaller checkpoint, then the lower id."""
+    """The lowest; of equal ones the first."""
 
-    def of(self, checkpoint_id: str) -> Prediction | None:
-        """Return the prediction for one checkpoint, ``None`` when the generation has no such checkpoint."""
-        return next((score for score in self.checkpoints if score.checkpoint_id == checkpoint_id), None)
+    @property
+    def cold(self) -> Prediction:
+        """The cold start."""
+        return self.starts[0]
+
+    @property
+    def checkpoints(self) -> tuple[Prediction, ...]:
+        """The checkpoints."""
+        return self.starts[1:]
 
 
 def id_order(checkpoint_id: str) -> tuple[tuple[int, str | int], ...]:

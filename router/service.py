@@ -14,6 +14,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from readie.ledger.routing import RoutingLedger
 
 from .consumer import Consumer
+from .expiry import Expiry
 from .recovery import Recovery
 
 _WAIT_SECONDS: Final = 1.0
@@ -27,7 +28,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Chore:
-    run: Callable[[], None]
+    run: Callable[[], float | None]
+    """May return after how many seconds to run it again."""
     due: float
     """Monotonic clock, seconds."""
     every_seconds: float
@@ -41,16 +43,25 @@ class Service:
         router: this router's id, new with every start.
         consumer: the consumer of the submit queue.
         recovery: what looks after the dead.
+        expiry: what ends calls that were not begun in time.
         lease_seconds: after how long without renewal the others take over what this router has in hand.
     """
 
     def __init__(
-        self, ledger: RoutingLedger, router: str, consumer: Consumer, recovery: Recovery, lease_seconds: int
+        self,
+        ledger: RoutingLedger,
+        router: str,
+        *,
+        consumer: Consumer,
+        recovery: Recovery,
+        expiry: Expiry,
+        lease_seconds: int,
     ) -> None:
         self._ledger = ledger
         self._router = router
         self._consumer = consumer
         self._recovery = recovery
+        self._expiry = expiry
         self._lease_seconds = lease_seconds
         self._stop = threading.Event()
 
@@ -85,6 +96,7 @@ class Service:
         now = time.monotonic()
         chores = [
             _Chore(lambda: self._ledger.renew_router(self._router, self._lease_seconds), now, every_seconds=1.0),
+            _Chore(self._expiry.sweep, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_routers, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_messages, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_workers, now + _GRACE_SECONDS, every_seconds=1.0),
@@ -94,9 +106,10 @@ class Service:
             now = time.monotonic()
             for chore in chores:
                 if now >= chore.due:
-                    chore.run()
-                    chore.due = time.monotonic() + chore.every_seconds
-            self._consumer.consume(_WAIT_SECONDS)
+                    again = chore.run()
+                    chore.due = time.monotonic() + (chore.every_seconds if again is None else again)
+            idle_until = min(chore.due for chore in chores)
+            self._consumer.consume(min(idle_until - time.monotonic(), _WAIT_SECONDS))
 
     def _leave(self) -> None:
         try:

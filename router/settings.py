@@ -14,5 +14,7 @@ class RouterSettings(Settings):
     """After how long without a sign of life another router takes over what this one has in hand."""
     fleet_max_age_seconds: float = Field(default=0.05, ge=0)
     """How old the picture of the workers' load may be when one is chosen; the reservation itself is always exact."""
+    max_queued: int = Field(default=100_000, ge=0)
+    """How many calls may wait for a worker; what is submitted beyond that fails."""
     log_level: str = Field(default="INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")
     """The least severe lines that are logged."""

@@ -4,6 +4,7 @@ import typer
 
 from readie.errors import ReadieError
 
+from .dead_letters import dead_letters
 from .down import down
 from .explain import explain
 from .status import status
@@ -19,6 +20,7 @@ app.command()(up)
 app.command()(down)
 app.command()(status)
 app.command()(explain)
+app.command()(dead_letters)
 
 
 def run() -> None:

@@ -4,6 +4,6 @@ Messages in queues only wake somebody up. Whether a call may be placed, begun or
 that check its state and attempt number, so that a message that is lost, doubled, late or forged changes nothing.
 """
 
-from .ledger import Claim, Ended, Ledger, NoRoom, Placed, Settled, Watch
+from .ledger import Cancelled, Claim, Ended, Ledger, NoRoom, Placed, Settled, Watch
 
-__all__ = ["Claim", "Ended", "Ledger", "NoRoom", "Placed", "Settled", "Watch"]
+__all__ = ["Cancelled", "Claim", "Ended", "Ledger", "NoRoom", "Placed", "Settled", "Watch"]

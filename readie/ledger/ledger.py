@@ -1,25 +1,49 @@
 """Typed access to the ledger's scripts. Holds no state but the connection, so any number may work side by side."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
+from pydantic import ValidationError
 from redis import Redis
 from redis.commands.core import Script
 
 from readie.protocol import keys
-from readie.protocol.announcement import Announcement
+from readie.protocol.announcement import Announcement, ReadyCounts, encode_ready
 from readie.protocol.call import CallHeader
 from readie.protocol.catalogue import Catalogue
-from readie.protocol.envelope import CallState, Envelope
+from readie.protocol.codes import ErrorCode
+from readie.protocol.dead_letter import MOST_DEAD_LETTERS, DeadLetter
+from readie.protocol.envelope import CallState, Envelope, Failure, Report
 from readie.protocol.payload import Buffer
 
 from .result import encode_result
 
 PAYLOAD_SECONDS: Final = 7 * 24 * 3600
 """A payload whose call never ends (its client broke the record, say) goes after a week."""
+CANCELLED_SECONDS: Final = 3600
+"""How long it is kept that a call was cancelled."""
+AVOID_SECONDS: Final = 60
+"""How long a worker is not asked for a checkpoint that it failed to restore."""
 CATALOGUE_SECONDS: Final = 3600
 """A catalogue that no worker has announced for an hour goes."""
+_KNOWN_TO_SCRIPTS: Final = {
+    "WAITING": keys.WAITING,
+    "WAITING_GROUP": keys.waiting_group(""),
+    "WAITING_GROUPS": keys.WAITING_GROUPS,
+    "EXPIRIES": keys.EXPIRIES,
+    "CAPACITY": keys.CAPACITY,
+    "SUBMIT_QUEUE": keys.SUBMIT_QUEUE,
+    "WAKE": keys.WAKE,
+    "REPLIES": keys.replies(""),
+    "WORKER_CALLS": keys.worker_calls(""),
+    "WORKER_MEMORY": keys.worker_memory(""),
+    "TOTAL": keys.TOTAL,
+}
+"""What every script finds as a variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +82,21 @@ class Ended:
     """A call ended by us."""
 
     at: float
+    state: CallState
+    """``CANCELLED`` whatever was stored, when the call was cancelled before."""
+
+
+class Cancelled(StrEnum):
+    """What became of the wish to cancel a call."""
+
+    CANCELLED = "cancelled"
+    """It had not begun, and never will."""
+    STOPPING = "stopping"
+    """Its worker stops it; it ends as cancelled in any case."""
+    RUNNING = "running"
+    """It runs and was left alone."""
+    ENDED = "ended"
+    """It had ended, or there is no record of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +118,26 @@ class Ledger:
 
     def __init__(self, redis: "Redis") -> None:
         self.redis = redis
+        scripts = files(__package__) / "scripts"
+        names = "".join(f"local {name} = '{value}'\n" for name, value in _KNOWN_TO_SCRIPTS.items())
+        common = names + "".join((scripts / "common" / name).read_text() for name in ("capacity.lua", "end_call.lua"))
         self._scripts: dict[str, Script] = {
-            path.name.removesuffix(".lua"): redis.register_script(path.read_text())
-            for path in (files(__package__) / "scripts").iterdir()
+            path.name.removesuffix(".lua"): redis.register_script(common + path.read_text())
+            for path in scripts.iterdir()
             if path.name.endswith(".lua")
         }
 
     def _run(self, script: str, script_keys: list[str], args: list[Any]) -> Any:
         return self._scripts[script](keys=script_keys, args=args)
 
-    def submit(self, call_id: str, message: str, reply: str, payload: bytes | None = None) -> float:
+    def submit(
+        self,
+        call_id: str,
+        message: str,
+        reply: str,
+        payload: bytes | None = None,
+        expires_seconds: float | None = None,
+    ) -> float:
         """Accept a call and wake a router, in one round trip (two with a payload); harmless when sent again.
 
         Args:
@@ -96,6 +145,7 @@ class Ledger:
             message: what goes on the submit queue.
             reply: client to tell of the end.
             payload: the pickled function and arguments when they are not in the message.
+            expires_seconds: within which it must begin.
 
         Returns:
             The submit time (Redis clock, seconds).
@@ -103,50 +153,10 @@ class Ledger:
         if payload is not None:
             self.redis.set(keys.payload(call_id), payload, ex=PAYLOAD_SECONDS)
         return float(
-            self._run("submit", [keys.call(call_id), keys.PENDING, keys.SUBMIT_QUEUE], [call_id, message, reply])
-        )
-
-    def place(self, header: CallHeader, message: str, router: str, taken: bytes) -> Placed | NoRoom | Settled:
-        """Reserve a slot of ``header.placement.worker`` and send the message there.
-
-        Args:
-            header: with the placement to make.
-            message: the readdressed message.
-            router: id of the router whose taken list holds the item.
-            taken: the item, ``b""`` when the call comes from the waiting ones.
-        """
-        placement = header.placement
-        assert placement is not None
-        outcome, *detail = self._run(
-            "place",
-            [
-                keys.call(header.id),
-                keys.worker(placement.worker),
-                keys.worker_calls(placement.worker),
-                keys.worker_queue(placement.worker),
-                keys.WAITING,
-                keys.router_taken(router),
-            ],
-            [header.id, placement.attempt, placement.incarnation, placement.worker, message, taken],
-        )
-        if outcome == b"placed":
-            return Placed(float(detail[0]))
-        if outcome == b"moved":
-            return Settled(None if detail[0] < 0 else detail[0])
-        return NoRoom("full" if outcome == b"full" else "gone")
-
-    def capacity(self) -> str:
-        """Return the counter of events that may let a waiting call run; read it before looking for a worker."""
-        value = cast("bytes | None", self.redis.get(keys.CAPACITY))
-        return value.decode() if value else "0"
-
-    def park(self, call_id: str, capacity: str, router: str, taken: bytes, waits_for: str) -> bool:
-        """Let a call wait. ``False``: capacity changed since ``capacity`` was read, look for a worker again."""
-        return bool(
             self._run(
-                "park",
-                [keys.call(call_id), keys.WAITING, keys.CAPACITY, keys.router_taken(router)],
-                [call_id, capacity, taken, waits_for],
+                "submit",
+                [keys.call(call_id), keys.PENDING, keys.SUBMIT_QUEUE],
+                [call_id, message, reply, "" if expires_seconds is None else expires_seconds],
             )
         )
 
@@ -158,7 +168,7 @@ class Ledger:
         """
         placement = header.placement
         assert placement is not None
-        times = self._run("claim", [keys.call(header.id)], [placement.attempt, placement.incarnation])
+        times = self._run("claim", [keys.call(header.id)], [header.id, placement.attempt, placement.incarnation])
         if times is None:
             return None
         payload = self.redis.get(keys.payload(header.id)) if header.payload_by_reference else None
@@ -168,26 +178,21 @@ class Ledger:
         """Store an attempt's pickled result that is above the inline limit; comes before :meth:`finish`."""
         self.redis.set(keys.value(call_id, attempt), memoryview(value), ex=keep_seconds)
 
-    def finish(self, envelope: Envelope, *, attempt: int, keep_seconds: int) -> Ended | None:
+    def finish(
+        self, envelope: Envelope, *, attempt: int, keep_seconds: int, unless_begun: bool = False
+    ) -> Ended | None:
         """End a call. ``None``: the call has moved on or ended already, and nothing was stored.
 
         Args:
             envelope: the end; readers see ``ended_at`` filled in.
             attempt: number of the attempt that ends (0: never placed).
             keep_seconds: how long the result stays.
+            unless_begun: leave a call alone that has begun.
         """
         before, after = encode_result(envelope)
         ended = self._run(
             "finish",
-            [
-                keys.call(envelope.id),
-                keys.result(envelope.id),
-                keys.payload(envelope.id),
-                keys.PENDING,
-                keys.WAITING,
-                keys.CAPACITY,
-                keys.SUBMIT_QUEUE,
-            ],
+            _ending_keys(envelope.id),
             [
                 envelope.id,
                 attempt,
@@ -195,24 +200,50 @@ class Ledger:
                 before,
                 after,
                 keep_seconds,
-                keys.replies(""),
-                keys.worker_calls(""),
-                keys.WAKE,
+                "1" if unless_begun else "0",
             ],
         )
-        if ended is not None:
-            return Ended(float(ended))
-        if envelope.value_by_reference:
+        stored = None if ended is None else Ended(float(ended[0]), CallState(ended[1].decode()))
+        if envelope.value_by_reference and (stored is None or stored.state is not envelope.state):
             self.redis.delete(keys.value(envelope.id, attempt))
-        return None
+        return stored
+
+    def cancel(self, call_id: str, *, stop_running: bool = True) -> Cancelled:
+        """Cancel a call, wherever it is; a running one only with ``stop_running``."""
+        submitted, attempt, worker = cast(
+            "list[bytes | None]", self.redis.hmget(keys.call(call_id), ["submitted_at", "attempt", "worker"])
+        )
+        envelope = Envelope(
+            id=call_id,
+            state=CallState.CANCELLED,
+            failure=Failure(code=ErrorCode.CANCELLED, message="the call was cancelled"),
+            submitted_at=float(submitted or 0.0),
+            report=Report(worker=worker.decode() if worker else None, attempt=int(attempt or 0)),
+        )
+        outcome = self._run(
+            "cancel",
+            _ending_keys(call_id),
+            [
+                call_id,
+                *encode_result(envelope),
+                CANCELLED_SECONDS,
+                keys.worker_control(""),
+                "1" if stop_running else "0",
+            ],
+        )
+        return Cancelled(outcome.decode())
+
+    def cancelled_among(self, call_ids: Sequence[str]) -> list[str]:
+        """Return which of these running calls are to be stopped."""
+        with self.redis.pipeline(transaction=False) as pipe:
+            for call_id in call_ids:
+                pipe.hexists(keys.call(call_id), "cancel_before")
+            marks = pipe.execute()
+        return [call_id for call_id, marked in zip(call_ids, marks, strict=True) if marked]
 
     def requeue(self, call_id: str, worker: str, incarnation: str) -> str:
         """Take a call back that ``worker`` has not begun; returns ``"requeued"`` or the state it is in."""
-        result = self._run(
-            "requeue",
-            [keys.call(call_id), keys.worker_calls(worker), keys.SUBMIT_QUEUE, keys.CAPACITY, keys.WAITING],
-            [call_id, incarnation, worker, keys.WAKE],
-        )
+        result = self._run("requeue", [keys.call(call_id)], [call_id, incarnation, worker])
         return cast("bytes", result).decode()
 
     def watch(self, call_id: str, reply: str) -> Watch:
@@ -222,20 +253,19 @@ class Ledger:
 
     def state(self, call_id: str) -> tuple[CallState | None, str]:
         """Return a call's state (``None``: no record) and what a waiting call waits for, for people."""
-        state, waits_for = cast("list[bytes | None]", self.redis.hmget(keys.call(call_id), ["state", "waits_for"]))
-        return CallState(state.decode()) if state else None, (waits_for or b"").decode()
+        state, waits_for = self._run("state", [keys.call(call_id), keys.WAITING_GROUPS], [])
+        return CallState(state.decode()) if state else None, waits_for.decode()
 
-    def announce(self, announcement: Announcement, lease_seconds: int) -> bool:
-        """Write or renew a worker's entry; ``True`` when it is new or changed."""
+    def announce(
+        self, announcement: Announcement, lease_seconds: int, ready: ReadyCounts = MappingProxyType({})
+    ) -> bool:
+        """Write or renew a worker's entry; ``True`` when it is new or changed, ``ready`` apart."""
         return bool(
             self._run(
                 "announce",
                 [
                     keys.worker(announcement.name),
                     keys.WORKERS,
-                    keys.CAPACITY,
-                    keys.WAITING,
-                    keys.SUBMIT_QUEUE,
                     keys.catalogue(announcement.catalogue or ""),
                 ],
                 [
@@ -244,11 +274,19 @@ class Ledger:
                     announcement.model_dump_json(),
                     0 if announcement.draining else announcement.slots,
                     lease_seconds,
-                    keys.WAKE,
                     CATALOGUE_SECONDS,
+                    *(
+                        "" if size is None else size
+                        for size in (announcement.memory_bytes, announcement.call_memory_bytes)
+                    ),
+                    encode_ready(ready),
                 ],
             )
         )
+
+    def tell_ready(self, worker: str, incarnation: str, ready: ReadyCounts) -> None:
+        """Tell which ready sandboxes a worker has; says nothing for an entry that is gone or another process's."""
+        self._run("tell_ready", [keys.worker(worker)], [incarnation, encode_ready(ready)])
 
     def publish_catalogue(self, catalogue: Catalogue) -> None:
         """Store a catalogue under its digest, where routers look for it; its lease is renewed by :meth:`announce`."""
@@ -261,6 +299,37 @@ class Ledger:
             pipe.zadd(keys.WORKERS, {worker: 0})
             pipe.execute()
 
+    def avoid(self, worker: str, checkpoint_id: str) -> None:
+        """Have routers choose something else on a worker, for a while, than a checkpoint it failed to restore."""
+        self._run("avoid", [keys.worker_avoided(worker)], [checkpoint_id, AVOID_SECONDS])
+
+    def bury(self, letter: DeadLetter) -> None:
+        """Keep what can't be read for people to see, the newest :data:`MOST_DEAD_LETTERS`."""
+        with self.redis.pipeline(transaction=True) as pipe:
+            pipe.lpush(keys.DEAD_LETTERS, letter.model_dump_json())
+            pipe.ltrim(keys.DEAD_LETTERS, 0, MOST_DEAD_LETTERS - 1)
+            pipe.execute()
+
+    def dead_letters(self, *, clear: bool = False) -> list[DeadLetter]:
+        """Return the dead letters, newest first, and with ``clear`` remove them."""
+        with self.redis.pipeline(transaction=True) as pipe:
+            pipe.lrange(keys.DEAD_LETTERS, 0, -1)
+            if clear:
+                pipe.delete(keys.DEAD_LETTERS)
+            letters, *_ = pipe.execute()
+        return [_dead_letter(letter) for letter in letters]
+
     def held_calls(self, worker: str) -> list[str]:
         """Return the ids of the calls a worker holds."""
         return [member.decode() for member in cast("list[bytes]", self.redis.zrange(keys.worker_calls(worker), 0, -1))]
+
+
+def _dead_letter(text: bytes) -> DeadLetter:
+    try:
+        return DeadLetter.model_validate_json(text)
+    except ValidationError:
+        return DeadLetter.of(text, keys.DEAD_LETTERS, "not a dead letter of ours")
+
+
+def _ending_keys(call_id: str) -> list[str]:
+    return [keys.call(call_id), keys.result(call_id), keys.payload(call_id), keys.PENDING]

@@ -1,6 +1,6 @@
 """What only routers do to the ledger: take messages, place and park many calls at once, hold a lease, recover."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
@@ -9,10 +9,10 @@ from redis.exceptions import OutOfMemoryError as RedisOutOfMemoryError
 from readie.protocol import keys
 from readie.protocol.call import CallHeader
 from readie.protocol.envelope import CallState
+from readie.protocol.explain import ANSWER_SECONDS
 
 from .ledger import Ledger, NoRoom, Placed, Settled
 
-MOST_DEAD_LETTERS: Final = 1000
 _NOT_ABOUT_THE_CALL: Final = (
     "MISCONF",
     "NOREPLICAS",
@@ -45,14 +45,33 @@ class Parking(NamedTuple):
 
     call_id: str
     taken: bytes
+    group: str
+    """Calls of one group need the same of a worker."""
+    priority: int
     waits_for: str
 
 
+class Waiting(NamedTuple):
+    """A call that waits. Lower orders run first."""
+
+    order: float
+    call_id: str
+    group: str
+
+
 class Seen(NamedTuple):
-    """A live worker: its announcement as JSON, and how many calls it holds."""
+    """A live worker."""
 
     announcement: bytes
+    """JSON."""
     busy: int
+    """Calls it holds."""
+    reserved_bytes: int
+    """Memory that these reserve."""
+    ready: bytes
+    """Sandboxes that wait for a call by checkpoint, as JSON."""
+    avoided: list[bytes]
+    """Checkpoints that it failed to restore."""
 
 
 class Look(NamedTuple):
@@ -72,7 +91,10 @@ class Record(NamedTuple):
     incarnation: str
     worker: str
     submitted_at: float
-    waits_for: str
+    expires_at: float | None
+    """Time it must begin before; ``None`` without limit, and once it has begun."""
+    group: str
+    """What it is among the waiting calls of; empty when it does not wait."""
     message: bytes
     """As the client sent it; empty once the call has ended, and when it was not asked for."""
 
@@ -113,40 +135,60 @@ class RoutingLedger(Ledger):
 
     def look(self) -> Look:
         """Return the live workers and the capacity counter, as of one moment."""
-        capacity, *rest = self._run("fleet", [keys.CAPACITY, keys.WORKERS], [keys.worker(""), keys.worker_calls("")])
-        workers = {
-            name: Seen(announcement, busy)
-            for name, announcement, busy in zip(rest[0::3], rest[1::3], rest[2::3], strict=True)
-        }
-        return Look(capacity.decode(), workers)
+        capacity, *workers = self._run(
+            "fleet", [keys.CAPACITY, keys.WORKERS], [keys.worker(""), keys.worker_avoided("")]
+        )
+        return Look(
+            capacity.decode(),
+            {
+                name: Seen(announcement, busy, int(reserved), ready, avoided)
+                for name, announcement, busy, reserved, ready, avoided in workers
+            },
+        )
 
     def place_all(self, router: str, calls: Sequence[Addressed]) -> list[Placed | NoRoom | Settled | Broken]:
-        """Do :meth:`place` for many calls in one round trip, in order."""
+        """Reserve a slot and memory of each call's worker and send its message there, many in one round trip, in order.
+
+        Args:
+            router: id of the router whose taken list holds the items.
+            calls: with the placement to make in each header.
+        """
         runs = []
         for header, message, taken in calls:
             placement = header.placement
             assert placement is not None
             worker = placement.worker
+            memory = header.options.memory_bytes
             script_keys = [
                 keys.call(header.id),
                 keys.worker(worker),
                 keys.worker_calls(worker),
+                keys.worker_memory(worker),
                 keys.worker_queue(worker),
-                keys.WAITING,
                 keys.router_taken(router),
             ]
-            runs.append((script_keys, [header.id, placement.attempt, placement.incarnation, worker, message, taken]))
+            args = [header.id, placement.attempt, placement.incarnation, worker, message, taken, memory or ""]
+            runs.append((script_keys, args))
         return [_placed(reply) for reply in self._run_all("place", runs)]
 
-    def park_all(self, router: str, capacity: str, calls: Sequence[Parking]) -> list[bool | Broken]:
-        """Do :meth:`park` for many calls in one round trip, in order."""
+    def park_all(self, router: str, capacity: str, most: int, calls: Sequence[Parking]) -> list[bool | Broken]:
+        """Let calls wait, many in one round trip.
+
+        Args:
+            router: id of the router whose taken list holds the items.
+            capacity: as it was when no worker was found. If it has changed since, the waiting calls are looked at anew.
+            most: how many calls may wait.
+
+        Returns:
+            Whether each waits (or is past that); ``False``: as many wait as may, and its item is not settled.
+        """
         taken_list = keys.router_taken(router)
         replies = self._run_all(
             "park",
             [
                 (
-                    [keys.call(call.call_id), keys.WAITING, keys.CAPACITY, taken_list],
-                    [call.call_id, capacity, call.taken, call.waits_for],
+                    [keys.call(call.call_id), taken_list],
+                    [call.call_id, capacity, call.taken, call.waits_for, call.group, call.priority, most],
                 )
                 for call in calls
             ],
@@ -155,7 +197,8 @@ class RoutingLedger(Ledger):
 
     def records(self, call_ids: Sequence[str], *, messages: bool = False) -> list[Record | Broken]:
         """Return what is known of these calls, with the messages they were submitted with or without."""
-        fields = ["state", "attempt", "incarnation", "worker", "submitted_at", "waits_for", *(["message"] * messages)]
+        fields = ["state", "attempt", "incarnation", "worker", "submitted_at", "expires_at", "group"]
+        fields += ["message"] * messages
         with self.redis.pipeline(transaction=False) as pipe:
             for call_id in call_ids:
                 pipe.hmget(keys.call(call_id), fields)
@@ -165,26 +208,55 @@ class RoutingLedger(Ledger):
                 raise reply
         return [_record(reply) for reply in replies]
 
-    def waiting(self, since: float, count: int) -> list[tuple[str, float]]:
-        """Return up to ``count`` waiting calls with their place in the order, the first at ``since`` or after."""
-        entries = self.redis.zrange(
-            keys.WAITING, cast("int", since), cast("int", "+inf"), byscore=True, offset=0, num=count, withscores=True
-        )
-        return [(call_id.decode(), score) for call_id, score in cast("list[tuple[bytes, float]]", entries)]
+    def waiting_groups(self) -> dict[str, str]:
+        """Return the groups of waiting calls, and why each waits."""
+        groups = cast("dict[bytes, bytes]", self.redis.hgetall(keys.WAITING_GROUPS))
+        return {group.decode(): why.decode() for group, why in groups.items()}
 
-    def drop_waiting(self, call_id: str) -> None:
+    def waiting(self, groups: Sequence[str], most: int) -> list[Waiting]:
+        """Return the first calls, ``most`` at the most, of these groups together."""
+        with self.redis.pipeline(transaction=False) as pipe:
+            for group in groups:
+                pipe.zrange(keys.waiting_group(group), 0, most - 1, withscores=True)
+            replies = pipe.execute()
+        found = [
+            Waiting(order, call_id.decode(), group)
+            for group, reply in zip(groups, replies, strict=True)
+            for call_id, order in reply
+        ]
+        return sorted(found)[:most]
+
+    def explain_waiting(self, groups: Mapping[str, str]) -> None:
+        """Say anew why the calls of some groups wait."""
+        self._run("explain_waiting", [keys.WAITING_GROUPS], [text for item in groups.items() for text in item])
+
+    def drop_waiting(self, call_id: str, group: str) -> None:
         """Remove a call that can't be placed from the waiting ones."""
-        self.redis.zrem(keys.WAITING, call_id)
+        self._run("drop_waiting", [], [call_id, group])
+
+    def ask_for_wake(self) -> None:
+        """Have a router look at the waiting calls after what it has in hand."""
+        self.redis.rpush(keys.SUBMIT_QUEUE, keys.WAKE)
+
+    def expiring(self, most: int) -> list[tuple[str, float]]:
+        """Return the calls that must begin soonest, and the seconds each has left by now."""
+        now = self.now()
+        entries = cast("list[tuple[bytes, float]]", self.redis.zrange(keys.EXPIRIES, 0, most - 1, withscores=True))
+        return [(call_id.decode(), at - now) for call_id, at in entries]
+
+    def drop_expiry(self, call_id: str) -> None:
+        """Forget that a call must begin before a time."""
+        self.redis.zrem(keys.EXPIRIES, call_id)
 
     def settle(self, router: str, taken: bytes, count: int = 1) -> None:
         """Remove an item, taken ``count`` times, from the router's taken list: nothing is left to do for it."""
         self.redis.lrem(keys.router_taken(router), -count, cast("str", taken))
 
-    def bury(self, router: str, taken: bytes, letter: str) -> None:
-        """Move an item to the dead letters, of which the newest :data:`MOST_DEAD_LETTERS` are kept."""
+    def answer(self, router: str, taken: bytes, question_id: str, answer: str) -> None:
+        """Answer a question and remove its item from the taken list."""
         with self.redis.pipeline(transaction=True) as pipe:
-            pipe.lpush(keys.DEAD_LETTERS, letter)
-            pipe.ltrim(keys.DEAD_LETTERS, 0, MOST_DEAD_LETTERS - 1)
+            pipe.lpush(keys.explanation(question_id), answer)
+            pipe.expire(keys.explanation(question_id), ANSWER_SECONDS)
             pipe.lrem(keys.router_taken(router), -1, cast("str", taken))
             pipe.execute()
 
@@ -244,7 +316,7 @@ class RoutingLedger(Ledger):
 
     def drop_held(self, worker: str, call_id: str) -> None:
         """Free the slot of a call whose record is not one of ours."""
-        self.redis.zrem(keys.worker_calls(worker), call_id)
+        self._run("drop_held", [], [worker, call_id])
 
     def now(self) -> float:
         """Return Redis' time, seconds since the epoch."""
@@ -255,7 +327,15 @@ class RoutingLedger(Ledger):
         """Remove a worker that is gone, with its queue; ``False``: it came back, or calls of it are left."""
         return bool(
             self._run(
-                "forget", [keys.worker(name), keys.WORKERS, keys.worker_calls(name), keys.worker_queue(name)], [name]
+                "forget",
+                [
+                    keys.worker(name),
+                    keys.WORKERS,
+                    keys.worker_calls(name),
+                    keys.worker_queue(name),
+                    keys.worker_memory(name),
+                ],
+                [name],
             )
         )
 
@@ -284,7 +364,7 @@ def _placed(reply: Any) -> Placed | NoRoom | Settled | Broken:
 def _record(reply: Any) -> Record | Broken:
     if isinstance(reply, RedisError):
         return Broken(str(reply))
-    state, attempt, incarnation, worker, submitted_at, waits_for, *message = (field or b"" for field in reply)
+    state, attempt, incarnation, worker, submitted_at, expires_at, group, *message = (field or b"" for field in reply)
     try:
         return Record(
             CallState(state.decode()) if state else None,
@@ -292,7 +372,8 @@ def _record(reply: Any) -> Record | Broken:
             incarnation.decode(),
             worker.decode(),
             float(submitted_at or 0.0),
-            waits_for.decode(),
+            float(expires_at) if expires_at else None,
+            group.decode(),
             message[0] if message else b"",
         )
     except ValueError as error:

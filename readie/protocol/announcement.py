@@ -1,6 +1,10 @@
 """What a worker says of itself in Redis."""
 
-from pydantic import Field
+import json
+from collections.abc import Mapping
+from typing import Final, Self
+
+from pydantic import Field, TypeAdapter, model_validator
 
 from .call import Message
 
@@ -25,3 +29,37 @@ class Announcement(Message):
     catalogue: str | None
     """Digest of the catalogue it serves."""
     checkpoints: tuple[str, ...] = ()
+    memory_bytes: int | None = Field(default=None, gt=0)
+    """What its sandboxes may hold together; ``None``: not known, and not counted."""
+    call_memory_bytes: int | None = Field(default=None, gt=0)
+    """What a call may hold that asks for nothing else; it is counted as this much."""
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> Self:
+        if self.memory_bytes is not None and (self.call_memory_bytes or 0) > self.memory_bytes:
+            raise ValueError(
+                f"a call holds {self.call_memory_bytes} bytes by itself, more than the worker's {self.memory_bytes}"
+            )
+        return self
+
+
+ReadyCounts = Mapping[str | None, int]
+"""Sandboxes that wait for a call, restored and connected, by checkpoint; ``None``: started without one."""
+
+_COLD: Final = ""
+"""Stands for ``None``, which can't be a key in JSON; no checkpoint has an empty id."""
+_COUNTS: Final = TypeAdapter(dict[str, int])
+
+
+def encode_ready(counts: ReadyCounts) -> str:
+    """Return the field ``ready`` of a worker's entry, JSON: it changes far more often than the announcement."""
+    return json.dumps({checkpoint_id or _COLD: count for checkpoint_id, count in counts.items()})
+
+
+def decode_ready(text: bytes) -> dict[str | None, int]:
+    """Return what :func:`encode_ready` wrote.
+
+    Raises:
+        ValueError: it did not write that.
+    """
+    return {checkpoint_id or None: count for checkpoint_id, count in _COUNTS.validate_json(text).items()}

@@ -31,13 +31,15 @@ class CallOptions(Message):
 
     timeout_seconds: float | None = Field(default=None, gt=0)
     """Longest execution; the sandbox is killed after it."""
-    expires_seconds: float | None = Field(default=None, gt=0)
+    expires_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """The call is dropped when no worker has begun it this long after its submission."""
     priority: int = Field(default=0, ge=0, le=9)
     """Of the calls that wait, those with a higher one run first."""
     flavor: str = Field(default=DEFAULT_FLAVOR, pattern=FLAVOR_PATTERN)
-    memory_bytes: int | None = Field(default=None, gt=0)
+    memory_bytes: int | None = Field(default=None, gt=0, le=2**53)
     """What the sandbox may hold; the worker reserves it. ``None``: what the worker gives by itself."""
+    cpu: float | None = Field(default=None, gt=0)
+    """Cores the sandbox may use. ``None``: what the worker gives by itself."""
     checkpoint_id: str | None = Field(default=None, min_length=1, max_length=64)
     disable_optimized_execution: bool = False
 

@@ -22,3 +22,4 @@ class ErrorCode(StrEnum):
     EXPIRED = "expired"
     WORKER_LOST = "worker_lost"
     SANDBOX_DIED = "sandbox_died"
+    MEMORY_LIMIT = "memory_limit"

@@ -31,12 +31,19 @@ _FINAL = frozenset({CallState.DONE, CallState.FAILED, CallState.CANCELLED, CallS
 Start = Literal["warm", "restored", "cold"]
 """How a call got its sandbox."""
 
+Pool = Literal["ready", "created", "none"]
+"""What the worker had for a call: a sandbox that was connected already, one that had yet to be restored or started, or
+none, so that it was made for this call."""
+
 
 class Failure(Message):
     """Why a call has no value."""
 
     code: ErrorCode
     message: str
+    limit_bytes: int = 0
+    peak_bytes: int = 0
+    """What the sandbox could hold and what it held at most, for ``ErrorCode.MEMORY_LIMIT``."""
     type: str = ""
     """Qualified name of the remote exception's class, for ``ErrorCode.REMOTE``."""
     traceback: str = ""
@@ -66,6 +73,7 @@ class Report(Message):
     worker: str | None = None
     start: Start | None = None
     checkpoint_id: str | None = None
+    pool: Pool | None = None
     attempt: int = 0
     reason: str = ""
     """Why the router chose this start."""

@@ -26,6 +26,8 @@ class StartCost(Message):
 
     checkpoint_id: str | None
     """``None``: a cold start."""
+    ready: bool = False
+    """A sandbox waits that was restored, or started cold, ahead."""
     base_seconds: float
     """What every start of this kind takes."""
     size_seconds: float

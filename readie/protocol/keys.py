@@ -16,7 +16,13 @@ SUBMIT_QUEUE: Final = "readie.submit"
 PENDING: Final = PREFIX + "pending"
 """Sorted set: id of every call that has not ended, by submit time. A call's end removes its member."""
 WAITING: Final = PREFIX + "waiting"
-"""Sorted set: ids of the calls that no worker can take now. Placement or the call's end removes the member."""
+"""Sorted set: ids of the calls that no worker can take now, in the order in which they shall run. Placement or the
+call's end removes the member."""
+WAITING_GROUPS: Final = PREFIX + "waiting-groups"
+"""Hash: why the calls of each group wait. A group's last call removes the field."""
+EXPIRIES: Final = PREFIX + "expiries"
+"""Sorted set: ids of the calls that must begin before a time, by that time (Redis clock, seconds). The call's beginning
+or end removes the member."""
 CAPACITY: Final = PREFIX + "capacity"
 """Counter of the events that may let a waiting call run: a call ended, a worker came. One key, never removed."""
 DEAD_LETTERS: Final = PREFIX + "dead-letters"
@@ -26,6 +32,8 @@ WORKERS: Final = PREFIX + "workers"
 ROUTERS: Final = PREFIX + "routers"
 """Sorted set: router id by the time its lease ends (Redis clock, seconds). Recovery removes the member."""
 
+TOTAL: Final = "="
+"""A field of a hash that is by call id otherwise; no id has this character."""
 WAKE: Final = "wake"
 """The one item on the submit queue that is not a message: it asks a router to look at the waiting calls."""
 
@@ -33,6 +41,11 @@ WAKE: Final = "wake"
 def call(call_id: str) -> str:
     """Hash: the record of one call. Expires with its result."""
     return f"{PREFIX}call:{call_id}"
+
+
+def waiting_group(group: str) -> str:
+    """Sorted set: the calls of :data:`WAITING` that need the same of a worker; a router names the group after that."""
+    return f"{PREFIX}waiting:{group}"
 
 
 def payload(call_id: str) -> str:
@@ -60,9 +73,24 @@ def worker(name: str) -> str:
     return f"{PREFIX}worker:{name}"
 
 
+def worker_control(incarnation: str) -> str:
+    """Pub/sub channel on which one worker process hears which of its calls to stop."""
+    return f"{PREFIX}worker-control:{incarnation}"
+
+
 def worker_calls(name: str) -> str:
     """Sorted set: ids of the calls a worker holds, by placement time; its size is the worker's load."""
     return f"{PREFIX}worker-calls:{name}"
+
+
+def worker_memory(name: str) -> str:
+    """Hash: a worker's reserved memory in bytes, by call id, and the sum as :data:`TOTAL`. Its last call removes it."""
+    return f"{PREFIX}worker-memory:{name}"
+
+
+def worker_avoided(name: str) -> str:
+    """Sorted set: checkpoints the worker failed to restore, by the time until which they are avoided. Expires then."""
+    return f"{PREFIX}worker-avoided:{name}"
 
 
 def worker_queue(name: str) -> str:

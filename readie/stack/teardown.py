@@ -1,16 +1,16 @@
 """Stopping a stack, whatever is left of it."""
 
 import logging
-import os
-import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .processes import Process, all_processes, arguments, is_alive, send, wait_gone
+from .processes import Process, is_alive, send, wait_gone
 from .state import Role, StackError, StackState, living, owning, read_state, remove_state
 
 STOP_ORDER: Final[tuple[tuple[Role, float], ...]] = (("worker", 30.0), ("router", 10.0), ("redis", 20.0))
@@ -65,13 +65,11 @@ def remove_sandboxes(run: Path) -> None:
     """
     if not run.is_dir():
         return
-    # Each process of a sandbox is told in its --root flag where in that folder it keeps its state.
-    mark = b"--root=" + os.fsencode(run) + b"/"
-    left = [process for process in all_processes() if any(a.startswith(mark) for a in arguments(process.pid))]
-    for process in left:
-        send(process, signal.SIGKILL)
-    wait_gone(left, _KILL_SECONDS)
-    shutil.rmtree(run)
+    # The worker's own program knows how: it does the same when it starts where another was killed.
+    command = [sys.executable, "-P", "-m", "workers.sandbox.run_folder", str(run)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        _log.error("what killed workers left in %s could not be removed: %s", run, done.stderr.strip())
 
 
 def stop_stack(home: Path, on_stopping: Callable[[str], None] = lambda _: None) -> Stopped | None:

@@ -17,6 +17,14 @@ def test_an_unknown_option_names_the_nearest_known_one() -> None:
         ({"timeout": 0}, "timeout=0"),
         ({"timeout": "soon"}, "timeout='soon'"),
         ({"checkpoint_id": "../x"}, "checkpoint_id"),
+        ({"expires": 0}, "expires=0"),
+        ({"expires": float("inf")}, "expires=inf"),
+        ({"priority": 10}, "priority=10"),
+        ({"priority": -1}, "priority=-1"),
+        ({"priority": True}, "priority=True"),
+        ({"priority": 1.5}, "priority=1.5"),
+        ({"flavor": "Not a name"}, "flavor='Not a name'"),
+        ({"flavor": None}, "flavor=None"),
     ],
 )
 def test_a_wrong_value_is_named(options: dict[str, object], named: str) -> None:

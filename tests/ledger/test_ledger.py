@@ -9,8 +9,9 @@ from celery import Celery
 from celery.result import AsyncResult
 from redis import Redis
 
-from readie.ledger import Ended, Ledger, NoRoom, Placed, Settled
+from readie.ledger import Ended, NoRoom, Placed, Settled
 from readie.ledger.result import decode_result
+from readie.ledger.routing import Addressed, Broken, Parking, RoutingLedger
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement
 from readie.protocol.call import CallHeader, Placement
@@ -21,11 +22,11 @@ WORKER = "worker1@test"
 
 
 @pytest.fixture
-def ledger(redis: Redis) -> Ledger:
-    return Ledger(redis)
+def ledger(redis: Redis) -> RoutingLedger:
+    return RoutingLedger(redis)
 
 
-def announce(ledger: Ledger, incarnation: str = "first", slots: int = 2, *, draining: bool = False) -> bool:
+def announce(ledger: RoutingLedger, incarnation: str = "first", slots: int = 2, *, draining: bool = False) -> bool:
     announcement = Announcement(
         name=WORKER,
         incarnation=incarnation,
@@ -54,20 +55,25 @@ def header(call_id: str, attempt: int = 1, incarnation: str = "first", *, by_ref
     )
 
 
-def submit(ledger: Ledger, call_id: str) -> CallHeader:
+def submit(ledger: RoutingLedger, call_id: str) -> CallHeader:
     ledger.submit(call_id, f"message of {call_id}", "client")
     return header(call_id)
 
 
-def place(ledger: Ledger, call: CallHeader) -> Placed | NoRoom | Settled:
-    return ledger.place(call, "readdressed", "router", b"")
+def place(ledger: RoutingLedger, call: CallHeader) -> Placed | NoRoom | Settled | Broken:
+    (outcome,) = ledger.place_all("router", [Addressed(call, "readdressed", b"")])
+    return outcome
 
 
-def end(ledger: Ledger, call_id: str, attempt: int = 1, state: CallState = CallState.DONE) -> Ended | None:
+def park(ledger: RoutingLedger, call_id: str, capacity: str, waits_for: str = "all full") -> None:
+    assert ledger.park_all("router", capacity, 1000, [Parking(call_id, b"", "group", 0, waits_for)]) == [True]
+
+
+def end(ledger: RoutingLedger, call_id: str, attempt: int = 1, state: CallState = CallState.DONE) -> Ended | None:
     return ledger.finish(Envelope(id=call_id, state=state), attempt=attempt, keep_seconds=60)
 
 
-def test_a_call_goes_from_queued_to_done_and_leaves_only_what_expires(ledger: Ledger, redis: Redis) -> None:
+def test_a_call_goes_from_queued_to_done_and_leaves_only_what_expires(ledger: RoutingLedger, redis: Redis) -> None:
     announce(ledger)
     ledger.submit("a", "message", "client", b"payload")
     assert ledger.state("a") == (CallState.QUEUED, "")
@@ -90,13 +96,13 @@ def test_a_call_goes_from_queued_to_done_and_leaves_only_what_expires(ledger: Le
     assert 0 < redis.ttl(keys.result("a")) <= 60
 
 
-def test_a_submission_sent_twice_is_one_call(ledger: Ledger, redis: Redis) -> None:
+def test_a_submission_sent_twice_is_one_call(ledger: RoutingLedger, redis: Redis) -> None:
     first = ledger.submit("a", "message", "client")
     assert ledger.submit("a", "message", "client") == first
     assert redis.llen(keys.SUBMIT_QUEUE) == 1
 
 
-def test_an_attempt_is_begun_once_however_often_its_message_arrives(ledger: Ledger) -> None:
+def test_an_attempt_is_begun_once_however_often_its_message_arrives(ledger: RoutingLedger) -> None:
     announce(ledger)
     call = submit(ledger, "a")
     place(ledger, call)
@@ -105,7 +111,7 @@ def test_an_attempt_is_begun_once_however_often_its_message_arrives(ledger: Ledg
     assert sum(claim is not None for claim in claims) == 1
 
 
-def test_only_the_current_attempt_on_its_own_worker_process_can_begin(ledger: Ledger) -> None:
+def test_only_the_current_attempt_on_its_own_worker_process_can_begin(ledger: RoutingLedger) -> None:
     announce(ledger)
     place(ledger, submit(ledger, "a"))
     assert ledger.claim(header("a", attempt=2)) is None
@@ -114,7 +120,7 @@ def test_only_the_current_attempt_on_its_own_worker_process_can_begin(ledger: Le
     assert ledger.claim(header("a")) is not None
 
 
-def test_a_call_ends_once(ledger: Ledger, redis: Redis) -> None:
+def test_a_call_ends_once(ledger: RoutingLedger, redis: Redis) -> None:
     announce(ledger)
     call = submit(ledger, "a")
     place(ledger, call)
@@ -124,7 +130,7 @@ def test_a_call_ends_once(ledger: Ledger, redis: Redis) -> None:
     assert sum(ended is not None for ended in ends) == 1
 
 
-def test_a_stale_attempt_can_not_end_a_call_and_its_value_is_removed(ledger: Ledger, redis: Redis) -> None:
+def test_a_stale_attempt_can_not_end_a_call_and_its_value_is_removed(ledger: RoutingLedger, redis: Redis) -> None:
     announce(ledger)
     place(ledger, submit(ledger, "a"))
     assert ledger.requeue("a", WORKER, "first") == "requeued"
@@ -136,7 +142,7 @@ def test_a_stale_attempt_can_not_end_a_call_and_its_value_is_removed(ledger: Led
     assert ledger.state("a")[0] is CallState.PLACED
 
 
-def test_slots_are_given_once_and_freed_by_the_end(ledger: Ledger) -> None:
+def test_slots_are_given_once_and_freed_by_the_end(ledger: RoutingLedger) -> None:
     announce(ledger, slots=3)
     calls = [submit(ledger, f"c{number}") for number in range(20)]
     with ThreadPoolExecutor(8) as threads:
@@ -149,7 +155,7 @@ def test_slots_are_given_once_and_freed_by_the_end(ledger: Ledger) -> None:
     assert isinstance(place(ledger, waiting), Placed)
 
 
-def test_a_draining_worker_gets_nothing_but_ends_what_it_has(ledger: Ledger) -> None:
+def test_a_draining_worker_gets_nothing_but_ends_what_it_has(ledger: RoutingLedger) -> None:
     announce(ledger)
     call = submit(ledger, "a")
     place(ledger, call)
@@ -159,14 +165,14 @@ def test_a_draining_worker_gets_nothing_but_ends_what_it_has(ledger: Ledger) -> 
     assert end(ledger, "a") is not None
 
 
-def test_a_restarted_or_vanished_worker_gets_nothing(ledger: Ledger) -> None:
+def test_a_restarted_or_vanished_worker_gets_nothing(ledger: RoutingLedger) -> None:
     call = submit(ledger, "a")
     assert place(ledger, call) == NoRoom("gone")
     announce(ledger, incarnation="second")
     assert place(ledger, call) == NoRoom("gone")
 
 
-def test_a_placed_call_is_given_back_and_its_old_message_is_worth_nothing(ledger: Ledger, redis: Redis) -> None:
+def test_a_placed_call_is_given_back_and_its_old_message_is_worth_nothing(ledger: RoutingLedger, redis: Redis) -> None:
     announce(ledger)
     call = submit(ledger, "a")
     redis.delete(keys.SUBMIT_QUEUE)
@@ -179,7 +185,7 @@ def test_a_placed_call_is_given_back_and_its_old_message_is_worth_nothing(ledger
     assert isinstance(place(ledger, header("a", attempt=2)), Placed)
 
 
-def test_a_begun_call_is_not_given_back(ledger: Ledger) -> None:
+def test_a_begun_call_is_not_given_back(ledger: RoutingLedger) -> None:
     announce(ledger)
     call = submit(ledger, "a")
     place(ledger, call)
@@ -188,33 +194,36 @@ def test_a_begun_call_is_not_given_back(ledger: Ledger) -> None:
     assert end(ledger, "a") is not None
 
 
-def test_a_parked_call_is_woken_by_freed_capacity_and_not_missed(ledger: Ledger, redis: Redis) -> None:
+def test_a_parked_call_is_woken_by_freed_capacity_and_not_missed(ledger: RoutingLedger, redis: Redis) -> None:
     announce(ledger, slots=1)
     place(ledger, submit(ledger, "running"))
     submit(ledger, "waiting")
     redis.delete(keys.SUBMIT_QUEUE)
-    seen = ledger.capacity()
+    seen = ledger.look().capacity
     end(ledger, "running")
-    assert not ledger.park("waiting", seen, "router", b"", "all full"), "capacity was freed since it was looked at"
+    assert redis.llen(keys.SUBMIT_QUEUE) == 0
+    park(ledger, "waiting", seen)
+    assert redis.lrange(keys.SUBMIT_QUEUE, 0, -1) == [keys.WAKE.encode()], "capacity was freed since it was looked at"
     place(ledger, submit(ledger, "other"))
     redis.delete(keys.SUBMIT_QUEUE)
-    assert ledger.park("waiting", ledger.capacity(), "router", b"", "all full")
+    park(ledger, "waiting", ledger.look().capacity)
+    assert redis.llen(keys.SUBMIT_QUEUE) == 0
     assert ledger.state("waiting") == (CallState.QUEUED, "all full")
     end(ledger, "other")
     assert redis.lrange(keys.SUBMIT_QUEUE, 0, -1) == [keys.WAKE.encode()]
 
 
-def test_a_new_worker_wakes_waiting_calls_and_its_renewals_do_not(ledger: Ledger, redis: Redis) -> None:
+def test_a_new_worker_wakes_waiting_calls_and_its_renewals_do_not(ledger: RoutingLedger, redis: Redis) -> None:
     submit(ledger, "a")
     redis.delete(keys.SUBMIT_QUEUE)
-    ledger.park("a", ledger.capacity(), "router", b"", "no worker is running")
+    park(ledger, "a", ledger.look().capacity)
     assert announce(ledger)
     assert redis.lrange(keys.SUBMIT_QUEUE, 0, -1) == [keys.WAKE.encode()]
     assert not announce(ledger)
     assert redis.llen(keys.SUBMIT_QUEUE) == 1
 
 
-def test_every_watcher_hears_of_the_end_and_a_late_one_reads_it(ledger: Ledger, redis: Redis) -> None:
+def test_every_watcher_hears_of_the_end_and_a_late_one_reads_it(ledger: RoutingLedger, redis: Redis) -> None:
     submit(ledger, "a")
     heard: list[bytes] = []
     subscribed = threading.Barrier(2)
@@ -244,7 +253,7 @@ def test_every_watcher_hears_of_the_end_and_a_late_one_reads_it(ledger: Ledger, 
     assert ledger.watch("unknown", "client").state is None
 
 
-def test_celery_reads_the_same_result(ledger: Ledger, redis_url: str) -> None:
+def test_celery_reads_the_same_result(ledger: RoutingLedger, redis_url: str) -> None:
     app = Celery("reader", backend=redis_url)
     submit(ledger, "good")
     submit(ledger, "bad")
@@ -259,7 +268,7 @@ def test_celery_reads_the_same_result(ledger: Ledger, redis_url: str) -> None:
     assert isinstance(bad.result, KeyError)
 
 
-def test_the_end_time_is_in_the_stored_result_whatever_the_text_contains(ledger: Ledger, redis: Redis) -> None:
+def test_the_end_time_is_in_the_stored_result_whatever_the_text_contains(ledger: RoutingLedger, redis: Redis) -> None:
     submit(ledger, "a")
     failure = Failure(code=ErrorCode.REMOTE, message='"ended_at": %1 %% {} \\ \u2028', type="m.E")
     ended = ledger.finish(Envelope(id="a", state=CallState.FAILED, failure=failure), attempt=0, keep_seconds=60)

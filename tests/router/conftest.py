@@ -8,6 +8,8 @@ import pytest
 from redis import Redis
 from router_cluster import Client, RouterProcess, Worker
 
+import readie
+from readie.client import default_client
 from readie.protocol import keys
 from router.__main__ import build
 from router.settings import RouterSettings
@@ -36,6 +38,14 @@ def router(request: pytest.FixtureRequest, redis: Redis, redis_url: str) -> Iter
     redis.lpush(keys.SUBMIT_QUEUE, keys.WAKE)
     thread.join(timeout=20)
     assert not thread.is_alive(), "the router did not stop"
+
+
+@pytest.fixture
+def configured(redis_url: str) -> Iterator[None]:
+    """Let remote functions of this process use the test's Redis."""
+    readie.configure(redis_url=redis_url)
+    yield
+    default_client().close()
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from redis import Redis
 
 from readie.ledger import Ledger, Placed
 from readie.ledger.result import decode_result
+from readie.ledger.routing import Addressed, Parking, RoutingLedger
 from readie.protocol import keys, task
-from readie.protocol.announcement import Announcement
+from readie.protocol.announcement import Announcement, encode_ready
 from readie.protocol.call import CallHeader, CallOptions, ImportHints, Placement
 from readie.protocol.catalogue import Catalogue, Checkpoint, Cost, Module
 from readie.protocol.envelope import CallState, Envelope
@@ -65,7 +66,16 @@ def catalogue(*checkpoints: Sequence[str], generation: str = "g1") -> Catalogue:
 
 
 def header(
-    call_id: str, *, imports: Sequence[str] = (), python: str = PYTHON, pin: str | None = None, cold: bool = False
+    call_id: str,
+    *,
+    imports: Sequence[str] = (),
+    python: str = PYTHON,
+    pin: str | None = None,
+    cold: bool = False,
+    flavor: str = "default",
+    priority: int = 0,
+    memory: int | None = None,
+    expires: float | None = None,
 ) -> CallHeader:
     """Return a call's header as a client makes it."""
     return CallHeader(
@@ -74,7 +84,14 @@ def header(
         name="module.function",
         python=python,
         hints=ImportHints(imports=tuple(imports)),
-        options=CallOptions(checkpoint_id=pin, disable_optimized_execution=cold),
+        options=CallOptions(
+            checkpoint_id=pin,
+            disable_optimized_execution=cold,
+            flavor=flavor,
+            priority=priority,
+            memory_bytes=memory,
+            expires_seconds=expires,
+        ),
         payload_bytes=7,
         payload_by_reference=False,
     )
@@ -94,7 +111,7 @@ class Client:
 
     def submit(self, call: CallHeader) -> str:
         """Submit a call and return its id."""
-        self.ledger.submit(call.id, message(call), "client")
+        self.ledger.submit(call.id, message(call), "client", expires_seconds=call.options.expires_seconds)
         return call.id
 
     def sent(self, call: CallHeader) -> dict[str, Any]:
@@ -108,6 +125,12 @@ class Client:
         item = json.dumps(content)
         self.ledger.submit(call_id, item, "client")
         return item
+
+    def park(self, call_id: str, capacity: str | None = None) -> None:
+        """Let a submitted call wait, with no router there."""
+        ledger = RoutingLedger(self.redis)
+        seen = ledger.look().capacity if capacity is None else capacity
+        ledger.park_all("nobody", seen, 1000, [Parking(call_id, b"", "group", 0, "for something")])
 
     def end(self, call_id: str) -> Envelope:
         """Wait for a call's end."""
@@ -149,9 +172,19 @@ class Client:
 class Worker:
     """A worker as routers see one: an entry with a lease, and a queue."""
 
-    def __init__(self, redis: Redis, name: str, *, slots: int = 4, python: str = PYTHON) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        name: str,
+        *,
+        slots: int = 4,
+        python: str = PYTHON,
+        flavor: str = "default",
+        memory: int | None = None,
+        call_memory: int | None = None,
+    ) -> None:
         self.redis = redis
-        self.ledger = Ledger(redis)
+        self.ledger = RoutingLedger(redis)
         self.name = name
         self.queue = keys.worker_queue(name)
         self.announcement = Announcement(
@@ -159,11 +192,13 @@ class Worker:
             incarnation=f"{name}-1",
             pid=1,
             slots=slots,
-            flavor="default",
+            flavor=flavor,
             python=python,
             runsc_version="test",
             generation=None,
             catalogue=None,
+            memory_bytes=memory,
+            call_memory_bytes=call_memory,
         )
 
     def serve(self, served: Catalogue, *, publish: bool = True) -> "Worker":
@@ -200,8 +235,14 @@ class Worker:
             worker=self.name, incarnation=incarnation, attempt=attempt, checkpoint_id=None, reason="by hand"
         )
         placed = call.model_copy(update={"placement": placement})
-        assert isinstance(self.ledger.place(placed, message(placed), "nobody", b""), Placed)
+        (outcome,) = self.ledger.place_all("nobody", [Addressed(placed, message(placed), b"")])
+        assert isinstance(outcome, Placed)
         return placed
+
+    def make_ready(self, **sandboxes: int) -> "Worker":
+        """Say that restored sandboxes wait for calls."""
+        self.redis.hset(keys.worker(self.name), "ready", encode_ready(sandboxes))
+        return self
 
     def drain(self) -> "Worker":
         """Take nothing new."""

@@ -9,9 +9,9 @@ import pytest
 from redis import Redis
 from router_cluster import Client, Worker, eventually, header, message
 
-from readie.ledger.routing import MOST_DEAD_LETTERS
 from readie.protocol import keys
 from readie.protocol.codes import ErrorCode
+from readie.protocol.dead_letter import MOST_DEAD_LETTERS
 from readie.protocol.envelope import CallState
 
 NewWorker = Callable[..., Worker]
@@ -92,6 +92,7 @@ BAD_MESSAGES = {
     "no readie header": change("headers", "readie", to=None),
     "newer protocol": change("headers", "readie", "protocol", to=2),
     "unknown field": change("headers", "readie", "surprise", to=1),
+    "unknown field that is no text": change("headers", "readie", "sur\ud800", to=1),
     "unknown option": change("headers", "readie", "options", to={"gpus": 8}),
     "another call's header": change("headers", "readie", "id", to="other"),
     "bad Python version": change("headers", "readie", "python", to="three"),

@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +13,13 @@ from redis.exceptions import RedisError
 from router_cluster import Client, RouterProcess, Worker, eventually, header
 
 from readie.protocol import keys
+from readie.protocol.call import CallHeader
 from readie.protocol.envelope import CallState
 from tests.conftest import RedisServer
 
 NewWorker = Callable[..., Worker]
 StartRouter = Callable[..., RouterProcess]
+GIB = 1 << 30
 
 
 class BusyWorkers:
@@ -89,6 +92,75 @@ def test_killing_routers_at_any_moment_loses_and_doubles_no_call(
     assert busy_workers.refused == 0
     assert client.redis.zcard(keys.PENDING) == 0
     assert all(client.field(call_id, "state") == "done" for call_id in calls)
+
+
+class FullWorkers:
+    """Workers with few slots and little memory, which end the calls they have begun at their next look."""
+
+    def __init__(self, url: str) -> None:
+        redis = Redis.from_url(url)
+        self.workers = [
+            Worker(redis, f"worker{number}@test", slots=2, memory=4 * GIB, call_memory=GIB).announce()
+            for number in range(3)
+        ]
+        self.begun: Counter[str] = Counter()
+        self._running: list[tuple[Worker, CallHeader]] = []
+
+    def work(self) -> None:
+        """Take one look."""
+        for worker, call in self._running:
+            assert worker.finish(call)
+        self._running = []
+        for worker in self.workers:
+            while worker.queued():
+                call, _ = worker.receive_header()
+                # One that has expired meanwhile can't be begun.
+                if worker.ledger.claim(call) is not None:
+                    self.begun[call.id] += 1
+                    self._running.append((worker, call))
+
+
+def test_killing_routers_while_calls_of_every_kind_wait_ends_each_of_them_once(
+    client: Client, redis_url: str, redis: Redis, start_router: StartRouter
+) -> None:
+    seed = random.randrange(10**6)
+    chance = random.Random(seed)
+    calls = [
+        header(
+            f"c{number}",
+            priority=chance.randrange(10),
+            memory=chance.choice([None, GIB, 2 * GIB, 4 * GIB]),
+            expires=chance.choice([None, 1000, 0.3]),
+        )
+        for number in range(900)
+    ]
+    workers = FullWorkers(redis_url)
+    for call in calls[:450]:
+        client.submit(call)
+    later = calls[450:]
+    router = start_router(READIE_ROUTER_LEASE_SECONDS="2")
+    kills = 0
+    deadline = time.monotonic() + 120
+    while redis.zcard(keys.PENDING) or later:
+        assert time.monotonic() < deadline, f"calls are left (seed {seed}): {redis.zcard(keys.PENDING)}"
+        workers.work()
+        if later and (kills >= 4 or chance.random() < 0.2):
+            client.submit(later.pop())
+        if kills < 8 and "consuming" in router.log and chance.random() < 0.1:
+            other = start_router(READIE_ROUTER_LEASE_SECONDS="2")
+            router.kill()
+            router, kills = other, kills + 1
+    workers.work()
+    assert kills >= 4
+    states = Counter(client.field(call.id, "state") for call in calls)
+    assert set(states) == {"done", "expired"}, f"seed {seed}"
+    assert workers.begun == Counter(call.id for call in calls if client.field(call.id, "state") == "done")
+    assert all(client.field(call.id, "state") == "done" for call in calls if call.options.expires_seconds != 0.3)
+    client.end_of_queue()
+    left = {key.decode() for key in redis.scan_iter("readie:w*")} | {
+        key.decode() for key in redis.scan_iter("readie:e*")
+    }
+    assert left == {keys.WORKERS, *(keys.worker(worker.name) for worker in workers.workers)}
 
 
 def test_what_a_killed_router_had_in_hand_is_routed_by_another(

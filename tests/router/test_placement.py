@@ -1,7 +1,10 @@
 """The choice of a worker as a pure function."""
 
 import random
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from router_cluster import PYTHON, catalogue, header
@@ -10,7 +13,8 @@ from readie.protocol.announcement import Announcement
 from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
 from router.catalogue import CompiledCatalogue
-from router.placement import Chosen, Nobody, Refused, WorkerState, choose
+from router.needs import Needs, Nobody, Refused, WorkerState
+from router.placement import Chosen, choose, ways
 
 GENERATIONS = [
     None,
@@ -28,6 +32,12 @@ def worker(
     python: str = PYTHON,
     generation: CompiledCatalogue | None = None,
     draining: bool = False,
+    flavor: str = "default",
+    memory: int | None = None,
+    call_memory: int | None = None,
+    reserved: int = 0,
+    ready: Mapping[str | None, int] | None = None,
+    avoided: Iterable[str] = (),
 ) -> WorkerState:
     announcement = Announcement(
         name=name,
@@ -35,15 +45,18 @@ def worker(
         pid=1,
         slots=slots,
         draining=draining,
-        flavor="default",
+        flavor=flavor,
         python=python,
         runsc_version="",
         generation=None,
         catalogue=None,
+        memory_bytes=memory,
+        call_memory_bytes=call_memory,
     )
-    return WorkerState(announcement, generation, busy)
+    return WorkerState(announcement, generation, busy, reserved, dict(ready or {}), frozenset(avoided))
 
 
+CHECKPOINTS = ["checkpoint_0", "checkpoint_1", "checkpoint_2"]
 workers = st.lists(
     st.builds(
         worker,
@@ -53,6 +66,12 @@ workers = st.lists(
         python=st.sampled_from([PYTHON, "3.12"]),
         generation=st.sampled_from(GENERATIONS),
         draining=st.booleans(),
+        flavor=st.sampled_from(["default", "science"]),
+        memory=st.sampled_from([None, 10, 20]),
+        call_memory=st.sampled_from([None, 5]),
+        reserved=st.integers(0, 20),
+        ready=st.dictionaries(st.sampled_from([None, *CHECKPOINTS]), st.integers(0, 2), max_size=2),
+        avoided=st.sets(st.sampled_from(CHECKPOINTS)),
     ),
     max_size=8,
     unique_by=lambda state: state.announcement.name,
@@ -64,6 +83,8 @@ calls = st.builds(
     python=st.sampled_from([PYTHON, "3.12", "3.13"]),
     pin=st.sampled_from([None, "checkpoint_0", "checkpoint_2", "checkpoint_7"]),
     cold=st.booleans(),
+    flavor=st.sampled_from(["default", "science", "unknown"]),
+    memory=st.sampled_from([None, 1, 15, 25]),
 )
 
 
@@ -72,8 +93,13 @@ def test_only_a_live_fitting_worker_with_a_free_slot_is_chosen(call: CallHeader,
     decision = choose(call, fleet)
     if isinstance(decision, Chosen):
         assert decision.worker in fleet
+        announcement = decision.worker.announcement
         assert decision.worker.free > 0
-        assert decision.worker.announcement.python == call.python
+        assert announcement.python == call.python
+        assert announcement.flavor == call.options.flavor
+        if announcement.memory_bytes is not None:
+            needed = call.options.memory_bytes or announcement.call_memory_bytes or 0
+            assert decision.worker.reserved_bytes + needed <= announcement.memory_bytes
         if decision.checkpoint_id is not None:
             assert decision.worker.catalogue is not None
             assert decision.checkpoint_id in decision.worker.catalogue.checkpoint_ids
@@ -81,7 +107,12 @@ def test_only_a_live_fitting_worker_with_a_free_slot_is_chosen(call: CallHeader,
         if call.options.checkpoint_id is not None:
             assert decision.checkpoint_id == call.options.checkpoint_id
     elif isinstance(decision, Nobody) and call.options.checkpoint_id is None:
-        assert not any(state.free > 0 and state.announcement.python == call.python for state in fleet)
+        assert not any(
+            state.has_room(call.options.memory_bytes)
+            and state.announcement.python == call.python
+            and state.announcement.flavor == call.options.flavor
+            for state in fleet
+        )
 
 
 @given(calls, workers)
@@ -116,7 +147,7 @@ def test_the_order_in_which_workers_are_seen_does_not_matter(
 
 @given(calls, workers)
 def test_a_refusal_does_not_depend_on_load(call: CallHeader, fleet: list[WorkerState]) -> None:
-    idle = [WorkerState(state.announcement, state.catalogue, 0) for state in fleet]
+    idle = [replace(state, busy=0, reserved_bytes=0) for state in fleet]
     assert isinstance(choose(call, fleet), Refused) == isinstance(choose(call, idle), Refused)
 
 
@@ -144,3 +175,105 @@ def test_a_pin_that_only_a_worker_of_another_python_lists_is_unknown() -> None:
 
 def test_a_worker_that_holds_more_than_its_slots_is_full() -> None:
     assert choose(header("c"), [worker("over", slots=1, busy=3)]) == Nobody("all workers are full")
+
+
+@given(calls, workers)
+def test_a_start_is_the_fastest_that_its_worker_has(call: CallHeader, fleet: list[WorkerState]) -> None:
+    decision = choose(call, fleet)
+    if not isinstance(decision, Chosen) or decision.worker.catalogue is None:
+        return
+    options, worker = call.options, decision.worker
+    if options.disable_optimized_execution or options.checkpoint_id is not None:
+        return
+    first = min(ways(worker.catalogue.scores(call.hints), worker), key=lambda way: round(way.seconds, 9))
+    assert (decision.checkpoint_id, decision.predicted_seconds) == (first.checkpoint_id, first.seconds)
+    assert decision.checkpoint_id not in worker.avoided or worker.is_ready(decision.checkpoint_id)
+
+
+PANDAS = GENERATIONS[3]
+
+
+def test_a_ready_sandbox_costs_the_missing_imports_only() -> None:
+    decision = choose(header("c", imports=["pandas"]), [worker("w", generation=PANDAS, ready={"checkpoint_1": 1})])
+    assert isinstance(decision, Chosen)
+    # checkpoint_2 holds pandas: 0.1 + 0.001 * 76 = 0.176 s; a ready checkpoint_1 lacks its 0.5 s.
+    assert decision.checkpoint_id == "checkpoint_2"
+    decision = choose(header("c", imports=["numpy"]), [worker("w", generation=PANDAS, ready={"checkpoint_1": 1})])
+    assert isinstance(decision, Chosen)
+    assert (decision.checkpoint_id, decision.predicted_seconds) == ("checkpoint_1", 0.0)
+    assert "ready" in decision.reason
+
+
+def test_a_sandbox_that_was_started_cold_ahead_is_a_way_too() -> None:
+    for call in (header("c"), header("c", cold=True)):
+        state = worker("w", generation=PANDAS, ready={None: 1})
+        decision = choose(call, [state])
+        assert isinstance(decision, Chosen)
+        assert (decision.checkpoint_id, decision.predicted_seconds) == (None, 0.0)
+        state.take(None, decision.checkpoint_id)
+        assert not state.is_ready(None)
+    decision = choose(header("c", imports=["pandas"]), [worker("w", generation=PANDAS, ready={None: 1})])
+    assert isinstance(decision, Chosen)
+    assert decision.checkpoint_id == "checkpoint_2"
+
+
+def test_a_worker_with_a_ready_sandbox_is_preferred_until_it_is_taken() -> None:
+    fleet = [worker("ready", busy=3, generation=PANDAS, ready={"checkpoint_2": 1}), worker("idle", generation=PANDAS)]
+    chosen = []
+    for _ in range(2):
+        decision = choose(header("c", imports=["pandas"]), fleet)
+        assert isinstance(decision, Chosen)
+        decision.worker.take(None, decision.checkpoint_id)
+        chosen.append(decision.worker.announcement.name)
+    assert chosen == ["ready", "idle"]
+
+
+def test_what_was_counted_for_a_call_that_was_not_placed_is_taken_back() -> None:
+    state = worker("w", generation=PANDAS, memory=100, call_memory=30, ready={"checkpoint_2": 1})
+    state.take(None, "checkpoint_2")
+    state.take(50, "checkpoint_1")
+    assert (state.busy, state.reserved_bytes, state.ready) == (2, 80, {"checkpoint_2": 0})
+    state.take(None, "checkpoint_2", calls=-1)
+    state.take(50, "checkpoint_1", calls=-1)
+    assert (state.busy, state.reserved_bytes, state.ready) == (0, 0, {"checkpoint_2": 1})
+
+
+def test_a_checkpoint_that_failed_to_restore_is_avoided_on_that_worker_only() -> None:
+    failing = worker("failing", generation=PANDAS, avoided=["checkpoint_2"])
+    decision = choose(header("c", imports=["pandas"]), [failing])
+    assert isinstance(decision, Chosen)
+    assert decision.checkpoint_id == "checkpoint_1"
+    decision = choose(header("c", imports=["pandas"]), [failing, worker("well", busy=3, generation=PANDAS)])
+    assert isinstance(decision, Chosen)
+    assert (decision.worker.announcement.name, decision.checkpoint_id) == ("well", "checkpoint_2")
+
+
+def test_a_worker_all_of_whose_checkpoints_failed_starts_cold() -> None:
+    decision = choose(header("c"), [worker("w", generation=PANDAS, avoided=CHECKPOINTS)])
+    assert isinstance(decision, Chosen)
+    assert decision.checkpoint_id is None
+    assert decision.reason == "every checkpoint failed to restore"
+
+
+def test_a_pin_is_kept_where_it_failed_to_restore_but_goes_elsewhere_first() -> None:
+    failing = worker("failing", generation=PANDAS, avoided=["checkpoint_2"])
+    decision = choose(header("c", imports=["pandas"], pin="checkpoint_2"), [failing])
+    assert isinstance(decision, Chosen)
+    assert decision.checkpoint_id == "checkpoint_2"
+    # It will start cold: 0.3 + 0.2 + 0.5
+    assert decision.predicted_seconds == pytest.approx(1.0)
+    both = [failing, worker("well", busy=3, generation=PANDAS)]
+    decision = choose(header("c", imports=["pandas"], pin="checkpoint_2"), both)
+    assert isinstance(decision, Chosen)
+    assert decision.worker.announcement.name == "well"
+
+
+@given(calls)
+def test_a_group_is_named_after_all_that_decides_who_can_take_its_calls(call: CallHeader) -> None:
+    assert Needs.of_group(Needs.of(call).group()) == Needs.of(call)
+
+
+@pytest.mark.parametrize("name", ["", "group", "5", "[]", "{}", '["default"]'])
+def test_what_is_no_group_of_ours_is_said_to_be_none(name: str) -> None:
+    with pytest.raises(ValueError, match=r"not a group|JSON|value"):
+        Needs.of_group(name)

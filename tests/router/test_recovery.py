@@ -144,14 +144,13 @@ def test_a_slot_freed_by_recovery_wakes_a_waiting_call(
     worker.give(header("old"))
     client.ledger.submit("waits", message(header("waits")), "client")
     redis.delete(keys.SUBMIT_QUEUE)
-    capacity = client.ledger.capacity()
-    assert client.ledger.park("waits", capacity, "nobody", b"", "all workers are full")
+    client.park("waits")
     worker.restart()
     redis.delete(keys.SUBMIT_QUEUE)
-    capacity = client.ledger.capacity()
+    capacity = redis.get(keys.CAPACITY)
     recovery.sweep_workers()
     assert keys.WAKE.encode() in queued(redis)
-    assert client.ledger.capacity() != capacity
+    assert redis.get(keys.CAPACITY) != capacity
 
 
 def test_a_recovery_that_comes_late_takes_nothing_from_the_workers_next_process(
@@ -243,7 +242,7 @@ def test_a_queued_call_whose_message_was_lost_is_sent_again(
     for call_id in ("lost", "waits", "young"):
         client.submit(header(call_id))
     redis.delete(keys.SUBMIT_QUEUE)
-    client.ledger.park("waits", client.ledger.capacity(), "nobody", b"", "for something")
+    client.park("waits")
     worker.give(header("begun"))
     worker.begin()
     for call_id in ("lost", "waits", "begun"):

@@ -1,10 +1,11 @@
 """Which worker gets a call and how the call starts there, seen from both ends of a running router."""
 
+import itertools
 from collections.abc import Callable
 
 import pytest
 from redis import Redis
-from router_cluster import Client, Worker, catalogue, header, message
+from router_cluster import Client, Worker, catalogue, eventually, header, message
 
 from readie.protocol import keys
 from readie.protocol.codes import ErrorCode
@@ -78,12 +79,15 @@ def test_a_catalogue_that_is_not_in_redis_means_a_cold_start_until_it_is(client:
     client.submit(header("before", imports=["pandas"]))
     assert worker.receive_header()[1].checkpoint_id is None
     worker.ledger.publish_catalogue(served)
-    for number in range(1000):
-        client.submit(header(f"after{number}", imports=["pandas"]))
-        if worker.receive_header()[1].checkpoint_id == "checkpoint_1":
-            return
-        worker.redis.delete(keys.worker_calls(worker.name))
-    pytest.fail("the catalogue was never read")
+    numbers = itertools.count()
+
+    def checkpoint_of_next_call() -> str | None:
+        client.submit(header(f"after{next(numbers)}", imports=["pandas"]))
+        call, placement = worker.receive_header()
+        client.ledger.cancel(call.id)
+        return placement.checkpoint_id
+
+    eventually(lambda: checkpoint_of_next_call() == "checkpoint_1", "the catalogue is read")
 
 
 def test_a_catalogue_that_can_not_be_read_means_a_cold_start(
@@ -307,3 +311,39 @@ def test_a_slot_that_a_doubled_message_did_not_take_stays_free(
         client.end_of_queue()
     client.submit(header("second"))
     assert worker.begin().id == "second"
+
+
+def test_a_call_goes_where_a_restored_sandbox_waits_for_it(client: Client, new_worker: NewWorker) -> None:
+    served = catalogue(NUMPY, PANDAS)
+    workers = [new_worker(f"worker{number}@test").serve(served).announce() for number in range(3)]
+    workers[1].make_ready(checkpoint_2=1)
+    client.submit(header("c", imports=["pandas"]))
+    _, placement = workers[1].receive_header()
+    assert placement.checkpoint_id == "checkpoint_2"
+    assert placement.predicted_seconds == 0.0
+
+
+@pytest.mark.parametrize("router", [{"fleet_max_age_seconds": 0}], indirect=True)
+def test_ready_sandboxes_that_can_not_be_read_count_as_none(client: Client, new_worker: NewWorker) -> None:
+    worker = new_worker().serve(catalogue(NUMPY, PANDAS)).announce()
+    for number, text in enumerate(["garbage", "[]", '{"checkpoint_1": "many"}', "5"]):
+        client.redis.hset(keys.worker(worker.name), "ready", text)
+        client.submit(header(f"c{number}", imports=["pandas"]))
+        call, placement = worker.receive_header()
+        assert placement.predicted_seconds == pytest.approx(0.176)
+        client.ledger.cancel(call.id)
+
+
+@pytest.mark.parametrize("router", [{"fleet_max_age_seconds": 0}], indirect=True)
+def test_a_checkpoint_that_failed_to_restore_is_avoided_for_a_while(
+    client: Client, new_worker: NewWorker, redis: Redis
+) -> None:
+    worker = new_worker().serve(catalogue(NUMPY, PANDAS)).announce()
+    worker.ledger.avoid(worker.name, "checkpoint_2")
+    client.submit(header("during", imports=["pandas"]))
+    assert worker.receive_header()[1].checkpoint_id == "checkpoint_1"
+    assert redis.ttl(keys.worker_avoided(worker.name)) > 0
+    # As if that while were over.
+    redis.zadd(keys.worker_avoided(worker.name), {"checkpoint_2": 1.0})
+    client.submit(header("after", imports=["pandas"]))
+    assert worker.receive_header()[1].checkpoint_id == "checkpoint_2"

@@ -8,6 +8,7 @@ from router_cluster import Client, RouterProcess, Worker, catalogue, eventually,
 
 from readie.protocol import keys
 from readie.protocol.codes import ErrorCode
+from readie.protocol.envelope import CallState, Envelope
 
 NewWorker = Callable[..., Worker]
 
@@ -19,7 +20,8 @@ def test_a_call_waits_for_a_worker_and_says_so(client: Client, new_worker: NewWo
     worker = new_worker().announce()
     assert worker.begin().id == "c"
     assert not client.is_waiting("c")
-    assert client.field("c", "waits_for") == ""
+    assert client.ledger.state("c") == (CallState.RUNNING, "")
+    assert client.redis.exists(keys.WAITING, keys.WAITING_GROUPS) == 0
 
 
 @pytest.mark.usefixtures("router")
@@ -49,6 +51,131 @@ def test_waiting_calls_run_oldest_first_as_others_end(client: Client, new_worker
             running.append(worker.begin())
             order.append(running[-1].id)
     assert order == [f"c{number}" for number in range(9)]
+
+
+@pytest.mark.usefixtures("router")
+def test_waiting_calls_run_by_priority_then_age(client: Client, new_worker: NewWorker) -> None:
+    worker = new_worker(slots=1).announce()
+    client.submit(header("first"))
+    running = worker.begin()
+    for number, priority in enumerate([0, 9, 3, 0, 9, 3]):
+        client.submit(header(f"p{priority}-{number}", priority=priority))
+        client.waits_for(f"p{priority}-{number}", "all workers are full")
+    order = []
+    for _ in range(6):
+        assert worker.finish(running)
+        running = worker.begin()
+        order.append(running.id)
+    assert order == ["p9-1", "p9-4", "p3-2", "p3-5", "p0-0", "p0-3"]
+
+
+@pytest.mark.usefixtures("router")
+def test_priority_counts_across_calls_of_different_needs(client: Client, new_worker: NewWorker) -> None:
+    worker = new_worker(slots=1).serve(catalogue(("numpy",))).announce()
+    client.submit(header("first"))
+    running = worker.begin()
+    client.submit(header("usual"))
+    client.submit(header("pinned", pin="checkpoint_1", priority=1))
+    client.submit(header("pinned-too", pin="checkpoint_1"))
+    client.submit(header("urgent", priority=2))
+    client.waits_for("urgent", "all workers are full")
+    order = []
+    for _ in range(4):
+        assert worker.finish(running)
+        running = worker.begin()
+        order.append(running.id)
+    assert order == ["urgent", "pinned", "usual", "pinned-too"]
+
+
+@pytest.mark.usefixtures("router")
+def test_a_call_taken_back_from_its_worker_keeps_its_place(client: Client, new_worker: NewWorker) -> None:
+    lost = new_worker("lost@test", slots=1).announce()
+    client.submit(header("old"))
+    lost.receive()
+    client.submit(header("young"))
+    client.waits_for("young", "all workers are full")
+    lost.vanish()
+    client.waits_for("old", "no worker is running")
+    worker = new_worker(slots=1).announce()
+    call = worker.begin()
+    assert call.id == "old"
+    worker.finish(call)
+    assert worker.begin().id == "young"
+
+
+@pytest.mark.usefixtures("router")
+@pytest.mark.parametrize("router", [{"max_queued": 3}], indirect=True)
+def test_no_more_calls_wait_than_may(client: Client, new_worker: NewWorker) -> None:
+    for number in range(3):
+        client.submit(header(f"c{number}"))
+    client.submit(header("too-many"))
+    failure = client.end("too-many").failure
+    assert failure is not None
+    assert failure.code is ErrorCode.RESOURCE_EXHAUSTED
+    assert "READIE_MAX_QUEUED" in failure.message
+    client.end_of_queue()
+    worker = new_worker(slots=1).announce()
+    assert worker.begin().id == "c0"
+    client.submit(header("next"))
+    client.waits_for("next", "all workers are full")
+
+
+@pytest.mark.usefixtures("router")
+@pytest.mark.parametrize("router", [{"max_queued": 1}], indirect=True)
+def test_a_call_that_was_on_a_worker_waits_though_the_queue_is_full(client: Client, new_worker: NewWorker) -> None:
+    lost = new_worker("lost@test").announce()
+    client.submit(header("old"))
+    lost.receive()
+    lost.drain()
+    client.submit(header("waits"))
+    client.waits_for("waits", "all workers are full")
+    lost.vanish()
+    client.waits_for("old", "no worker is running")
+
+
+@pytest.mark.usefixtures("router")
+def test_a_freed_slot_costs_the_same_however_many_calls_wait(
+    client: Client, new_worker: NewWorker, redis: Redis
+) -> None:
+    worker = new_worker(slots=1).serve(catalogue(("numpy",))).announce()
+    other = new_worker("other@test", slots=1).announce()
+    for held in (worker, other):
+        client.submit(header(f"first-{held.name[:5]}", pin="checkpoint_1" if held is worker else None))
+        held.receive()
+
+    def commands_for_one_end(already: int, waiting: int) -> int:
+        for number in range(already, waiting):
+            client.submit(header(f"pinned{number}", pin="checkpoint_1"))
+            client.submit(header(f"usual{number}"))
+        client.end_of_queue()
+        client.waits_for(f"usual{waiting - 1}", "all workers are full")
+        before = redis.info("commandstats")["cmdstat_hmget"]["calls"]
+        assert other.ledger.finish(
+            Envelope(id=other.ledger.held_calls(other.name)[0], state=CallState.DONE), attempt=1, keep_seconds=60
+        )
+        other.receive()
+        client.end_of_queue()
+        return int(redis.info("commandstats")["cmdstat_hmget"]["calls"]) - before
+
+    few = commands_for_one_end(0, 10)
+    assert commands_for_one_end(10, 1500) <= few + 20
+
+
+@pytest.mark.usefixtures("router")
+def test_nothing_is_left_of_groups_whose_calls_are_gone(client: Client, new_worker: NewWorker, redis: Redis) -> None:
+    for number in range(5):
+        client.submit(header(f"usual{number}"))
+        client.submit(header(f"pinned{number}", pin="checkpoint_1", memory=1000 + number, expires=0.2))
+        client.submit(header(f"cancelled{number}", python="3.12"))
+    client.waits_for("cancelled4", "no worker is running")
+    for number in range(5):
+        client.ledger.cancel(f"cancelled{number}")
+        client.end(f"pinned{number}")
+    worker = new_worker(slots=5).announce()
+    for _ in range(5):
+        worker.begin()
+    left = {key.decode() for key in redis.scan_iter(keys.PREFIX + "waiting*")}
+    assert left == set()
 
 
 @pytest.mark.usefixtures("router")

@@ -1,12 +1,19 @@
 -- A worker begins a call it was given.
 -- KEYS 1 record
--- ARGV 1 attempt, 2 worker's incarnation
--- Returns {submitted_at, placed_at, now} as text, or false: the message is late, doubled or forged and means nothing.
--- Atomic, so that an attempt is begun once.
-local state, attempt, incarnation, submitted, placed =
-    unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'incarnation', 'submitted_at', 'placed_at'))
-if state ~= 'placed' or attempt ~= ARGV[1] or incarnation ~= ARGV[2] then return false end
+-- ARGV 1 id, 2 attempt, 3 worker's incarnation
+-- Returns {submitted_at, placed_at, now} as text, or false: the call has expired, or the message is late, doubled or forged
+-- and means nothing.
+-- Atomic, so that an attempt is begun once, and never after the call's expiry.
+local state, attempt, incarnation, submitted, placed, expires =
+    unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'incarnation', 'submitted_at', 'placed_at', 'expires_at'))
+if state ~= 'placed' or attempt ~= ARGV[2] or incarnation ~= ARGV[3] then return false end
 local time = redis.call('TIME')
 local now = string.format('%d.%06d', time[1], time[2])
+if expires then
+    if tonumber(now) > tonumber(expires) then return false end
+    -- What was begun in time may be begun again at any time.
+    redis.call('HDEL', KEYS[1], 'expires_at')
+    redis.call('ZREM', EXPIRIES, ARGV[1])
+end
 redis.call('HSET', KEYS[1], 'state', 'running', 'started_at', now)
 return {submitted, placed, now}

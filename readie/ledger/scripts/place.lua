@@ -1,25 +1,34 @@
--- Give a queued call to a worker: reserves one of its slots and sends the message to its queue.
--- KEYS 1 record, 2 worker, 3 worker's calls, 4 worker's queue, 5 waiting, 6 router's taken list
--- ARGV 1 id, 2 attempt (this one's number), 3 worker's incarnation, 4 worker's name, 5 message, 6 taken item ('' when it came from waiting)
+-- Give a queued call to a worker: reserves one of its slots, and memory, and sends the message to its queue.
+-- KEYS 1 record, 2 worker, 3 worker's calls, 4 worker's reserved memory, 5 worker's queue, 6 router's taken list
+-- ARGV 1 id, 2 attempt (this one's number), 3 worker's incarnation, 4 worker's name, 5 message, 6 taken item ('' when it came from waiting),
+--      7 bytes of memory the call asks for ('' for what the worker gives by itself)
 -- Returns {outcome, detail}: {'placed', time}, {'full'}, {'gone'} (worker's lease ended or it restarted), or
 -- {'moved', attempt or -1} (the call is past this: the message is settled; with the record's attempt when it is still queued).
--- Atomic, so that a slot is given once and a call is on one worker only.
-local state, attempt = unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt'))
+-- Atomic, so that a slot and a byte are given once and a call is on one worker only.
+local state, attempt, group = unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'group'))
 if state ~= 'queued' or tonumber(attempt) ~= tonumber(ARGV[2]) - 1 then
     if state == 'queued' then return {'moved', tonumber(attempt)} end
     if ARGV[6] ~= '' then redis.call('LREM', KEYS[6], -1, ARGV[6]) end
-    redis.call('ZREM', KEYS[5], ARGV[1])
     return {'moved', -1}
 end
-local incarnation, slots = unpack(redis.call('HMGET', KEYS[2], 'incarnation', 'slots'))
+local incarnation, slots, memory, default = unpack(redis.call('HMGET', KEYS[2], 'incarnation', 'slots', 'memory', 'default_memory'))
 if incarnation ~= ARGV[3] then return {'gone'} end
 if redis.call('ZCARD', KEYS[3]) >= tonumber(slots) then return {'full'} end
+local needed = tonumber(ARGV[7]) or tonumber(default) or 0
+memory = tonumber(memory)
+if memory and needed > 0 then
+    if (tonumber(redis.call('HGET', KEYS[4], TOTAL)) or 0) + needed > memory then return {'full'} end
+    redis.call('HSET', KEYS[4], ARGV[1], string.format('%d', needed))
+    redis.call('HINCRBY', KEYS[4], TOTAL, string.format('%d', needed))
+end
 local time = redis.call('TIME')
 local now = string.format('%d.%06d', time[1], time[2])
 redis.call('HSET', KEYS[1], 'state', 'placed', 'attempt', ARGV[2], 'worker', ARGV[4], 'incarnation', ARGV[3], 'placed_at', now)
 redis.call('ZADD', KEYS[3], now, ARGV[1])
-redis.call('HDEL', KEYS[1], 'waits_for')
-redis.call('LPUSH', KEYS[4], ARGV[5])
-redis.call('ZREM', KEYS[5], ARGV[1])
+redis.call('LPUSH', KEYS[5], ARGV[5])
+if group then
+    leave_waiting(ARGV[1], group)
+    redis.call('HDEL', KEYS[1], 'group')
+end
 if ARGV[6] ~= '' then redis.call('LREM', KEYS[6], -1, ARGV[6]) end
 return {'placed', now}

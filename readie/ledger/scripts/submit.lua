@@ -1,6 +1,6 @@
 -- Accept a call: its record and the message that wakes a router, all or nothing. Its payload, if any, is stored before.
 -- KEYS 1 record, 2 pending, 3 submit queue
--- ARGV 1 id, 2 message, 3 reply client
+-- ARGV 1 id, 2 message, 3 reply client, 4 seconds within which it must begin ('' for any time)
 -- Returns the submit time (Redis clock, seconds, as text). Sent again (the connection broke before the answer), it changes nothing.
 -- Atomic, so that no message can refer to a record that is not there.
 local before = redis.call('HGET', KEYS[1], 'submitted_at')
@@ -8,6 +8,11 @@ if before then return before end
 local time = redis.call('TIME')
 local now = string.format('%d.%06d', time[1], time[2])
 redis.call('HSET', KEYS[1], 'state', 'queued', 'attempt', 0, 'message', ARGV[2], 'reply', ARGV[3], 'submitted_at', now)
+if ARGV[4] ~= '' then
+    local expires = string.format('%.6f', now + ARGV[4])
+    redis.call('HSET', KEYS[1], 'expires_at', expires)
+    redis.call('ZADD', EXPIRIES, expires, ARGV[1])
+end
 redis.call('ZADD', KEYS[2], now, ARGV[1])
 redis.call('LPUSH', KEYS[3], ARGV[2])
 return now

@@ -1,0 +1,173 @@
+"""What benchmarks of a worker share: one that runs in this process, with a Redis of its own and no Celery or router.
+
+Its calls are claimed, run and ended as any worker's; only who places them is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from readie.ledger.result import decode_result
+from readie.ledger.routing import Addressed, Placed, RoutingLedger
+from readie.pickling import dump_call
+from readie.protocol import keys
+from readie.protocol.announcement import Announcement
+from readie.protocol.call import CallHeader, Placement
+from readie.protocol.envelope import Report
+from workers.control import RunningCalls
+from workers.preflight import check_machine
+from workers.runner import Runner
+from workers.sandbox.supply import SandboxSupply
+from workers.serving import Serving
+from workers.settings import WorkerSettings
+
+
+class CallFailedError(Exception):
+    """A call ended without a value."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a call went: seconds from its claim until its result was stored, and its report."""
+
+    seconds: float
+    report: Report
+
+
+class OneWorker:
+    """A worker of the current generation of ``READIE_DATA``; ``settings`` are those of ``WorkerSettings``."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="readie-benchmark-"))
+        self.run_dir = Path(f"/run/readie-benchmark-{os.getpid()}-{uuid.uuid4().hex[:4]}")
+        self.settings = WorkerSettings(**settings)
+        self._redis_process, self.redis = _start_redis(self._folder)
+        self._ledger = RoutingLedger(self.redis)
+        self.serving = Serving(self.settings, check_machine(self.settings.runsc), self.run_dir)
+        announcement = Announcement(
+            name="worker@benchmark",
+            incarnation="1",
+            pid=os.getpid(),
+            slots=1000,
+            flavor=self.settings.flavor,
+            python=self.serving.served.filesystem.python_version,
+            runsc_version="",
+            generation=self.serving.served.generation_id,
+            catalogue=None,
+        )
+        self._announcement = announcement
+        self._ledger.announce(announcement, lease_seconds=100_000)
+        self._runner = Runner(
+            self._ledger,
+            self.serving,
+            RunningCalls(),
+            worker=announcement.name,
+            keep_seconds=60,
+            max_result_bytes=self.settings.max_result_bytes,
+        )
+
+    @property
+    def supply(self) -> SandboxSupply:
+        """Its sandboxes."""
+        with self.serving.use() as stage:
+            return stage.supply
+
+    def wait_full(self) -> None:
+        """Return when all that is made ahead is there."""
+        if not self.supply.wait_full(300):
+            raise TimeoutError("the worker's pools are not full after five minutes")
+
+    def image(self, checkpoint_id: str) -> Path:
+        """Return the folder of a checkpoint's image."""
+        return self.serving.served.images[checkpoint_id]
+
+    def run(self, function: Callable[..., Any], arguments: tuple[Any, ...], checkpoint_id: str | None) -> Ran:
+        """Run a call in a sandbox of its own; raises ``CallFailedError``."""
+        payload = dump_call(function, arguments, {})
+        header = CallHeader(
+            protocol=1,
+            id=uuid.uuid4().hex,
+            name=function.__name__,
+            python=self._announcement.python,
+            payload_bytes=len(payload),
+            payload_by_reference=False,
+            placement=Placement(
+                worker=self._announcement.name,
+                incarnation=self._announcement.incarnation,
+                attempt=1,
+                checkpoint_id=checkpoint_id,
+                reason="benchmark",
+            ),
+        )
+        self._ledger.submit(header.id, "message", "nobody")
+        (placed,) = self._ledger.place_all("benchmark", [Addressed(header, "message", b"")])
+        if not isinstance(placed, Placed):
+            raise TypeError(f"the call was not placed: {placed}")
+        began = time.perf_counter()
+        failure = self._runner.run(header, payload)
+        seconds = time.perf_counter() - began
+        if failure is not None:
+            raise CallFailedError(f"{function.__name__} failed: {failure.message}\n{failure.traceback}")
+        stored = self.redis.get(keys.result(header.id))
+        assert isinstance(stored, bytes)
+        return Ran(seconds, decode_result(stored).report)
+
+    def forget_queue(self) -> None:
+        """Drop the messages that no Celery takes off the worker's queue."""
+        self.redis.delete(keys.worker_queue(self._announcement.name), keys.SUBMIT_QUEUE)
+
+    def close(self) -> None:
+        """End it and remove all of it."""
+        self.serving.close()
+        self.redis.close()
+        self._redis_process.kill()
+        self._redis_process.wait()
+        shutil.rmtree(self._folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _start_redis(folder: Path) -> tuple[subprocess.Popen[bytes], Redis]:
+    beside = Path(sys.executable).parent / "redis-server"
+    program = str(beside) if beside.exists() else shutil.which("redis-server")
+    if program is None:
+        raise SystemExit("no redis-server: run `make setup`")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
+    process = subprocess.Popen(
+        [program, *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    redis = Redis(port=port)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            redis.ping()
+        except RedisConnectionError:
+            time.sleep(0.01)
+        else:
+            return process, redis
+    process.kill()
+    raise SystemExit("redis-server does not answer")
