@@ -132,3 +132,5 @@ class LocalStack:
         assert self.processes() == []
         assert not (self.home / "stack.json").exists()
         assert not self.run_folder.exists()
+        name = str(self.run_folder).replace("/", "%2F")
+        assert [path for path in Path("/sys/fs/cgroup").rglob(f"{name}*") if path.is_dir()] == []

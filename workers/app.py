@@ -40,6 +40,7 @@ app.conf.update(
     worker_redirect_stdouts=False,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
+    broker_transport="workers.transport:Transport",
     broker_transport_options={
         "visibility_timeout": 86400,
         "socket_timeout": 10,

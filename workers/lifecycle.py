@@ -5,7 +5,8 @@ import os
 import sys
 import threading
 import uuid
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from celery import bootsteps
 from celery.signals import setup_logging, worker_shutting_down
@@ -15,16 +16,20 @@ from redis.exceptions import RedisError
 from readie.connection import connect
 from readie.ledger import Ledger
 from readie.protocol import keys
-from readie.protocol.announcement import Announcement
+from readie.protocol.announcement import Announcement, ReadyCounts
 from readie.protocol.catalogue import Catalogue
 
 from .checkpoints import Served
+from .control import ControlChannel, RunningCalls
 from .preflight import CannotStartError, check_machine
 from .runner import Runner
+from .sandbox.limits import limits_in_force
 from .serving import Serving
 from .settings import WorkerSettings
 
 _log = logging.getLogger(__name__)
+
+_NOTICE_SECONDS: Final = 0.1
 
 EXIT_CANNOT_START = 78
 """Exit status of a worker that can't run on this machine as it is: restarting it does not help."""
@@ -40,13 +45,20 @@ def _log_to_stderr(loglevel: int = logging.INFO, **_: Any) -> None:
 class Lease:
     """This worker's entry in Redis. Renewed on Celery's event loop: a worker whose loop is stuck loses it.
 
-    What is announced is guarded by ``_lock``: the event loop renews it, another thread changes it.
+    ``ready`` tells how many ready sandboxes there are. What is announced is guarded by ``_lock``: the event loop renews
+    it, another thread changes it.
     """
 
     def __init__(
-        self, ledger: Ledger, announcement: Announcement, catalogue: Catalogue | None, lease_seconds: int
+        self,
+        ledger: Ledger,
+        announcement: Announcement,
+        catalogue: Catalogue | None,
+        ready: Callable[[], ReadyCounts],
+        lease_seconds: int,
     ) -> None:
         self._ledger = ledger
+        self._ready = ready
         self._lease_seconds = lease_seconds
         self._lock = threading.Lock()
         self._announcement = announcement
@@ -56,7 +68,7 @@ class Lease:
         """Say that this worker lives. A Redis that can't be reached is tried again at the next renewal."""
         with self._lock:
             try:
-                new = self._ledger.announce(self._announcement, self._lease_seconds)
+                new = self._ledger.announce(self._announcement, self._lease_seconds, self._ready())
                 if new and self._catalogue is not None:
                     self._ledger.publish_catalogue(self._catalogue)
             except RedisError as error:
@@ -86,6 +98,45 @@ class Lease:
             _log.warning("could not withdraw this worker's entry, its lease will end: %s", error)
 
 
+class ReadyNotices:
+    """Tells Redis which ready sandboxes there are when that has changed, in a thread of its own.
+
+    Many changes within a tenth of a second are one notice. A notice renews no lease and wakes no waiting call.
+    """
+
+    def __init__(self, ledger: Ledger, announcement: Announcement, ready: Callable[[], ReadyCounts]) -> None:
+        self._ledger = ledger
+        self._announcement = announcement
+        self._ready = ready
+        self._changed = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="ready-notices", daemon=True)
+        self._thread.start()
+
+    def changed(self) -> None:
+        """Say that there may be others than before."""
+        self._changed.set()
+
+    def close(self) -> None:
+        """Give no more notices."""
+        self._closed.set()
+        self._changed.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        told: ReadyCounts | None = None
+        while self._changed.wait() and not self._closed.is_set():
+            self._changed.clear()
+            counts = self._ready()
+            if counts != told:
+                try:
+                    self._ledger.tell_ready(self._announcement.name, self._announcement.incarnation, counts)
+                    told = counts
+                except RedisError as error:
+                    _log.warning("could not tell which sandboxes are ready, the lease will: %s", error)
+            self._closed.wait(_NOTICE_SECONDS)
+
+
 def _offer(served: Served) -> dict[str, Any]:
     """Return the fields of an announcement that follow from what is served."""
     return {
@@ -105,6 +156,8 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         try:
             settings = WorkerSettings()
             runsc = check_machine(settings.runsc)
+            limits = limits_in_force()
+            _log.log(logging.WARNING if limits.problem else logging.INFO, "%s", limits)
             serving = Serving(settings, runsc, settings.run / worker.hostname.partition("@")[0])
         except (CannotStartError, ValidationError) as error:
             print(f"worker {worker.hostname}: cannot start: {error}", file=sys.stderr)  # noqa: T201
@@ -112,11 +165,15 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         self._settings = settings
         self._serving = serving
         redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
-        worker.app.tasks[keys.TASK_NAME].runner = Runner(
+        incarnation = uuid.uuid4().hex
+        calls = RunningCalls()
+        self._control = ControlChannel(Ledger(redis), incarnation, calls)
+        task = worker.app.tasks[keys.TASK_NAME]
+        task.runner = Runner(
             Ledger(redis),
             serving,
+            calls,
             worker=worker.hostname,
-            start_timeout_seconds=settings.start_timeout_seconds,
             keep_seconds=settings.result_seconds,
             max_result_bytes=settings.max_result_bytes,
         )
@@ -124,31 +181,45 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         lease_redis = connect(settings.redis_url, name=f"readie-{worker.hostname}", timeout_seconds=1.5, retries=0)
         announcement = Announcement(
             name=worker.hostname,
-            incarnation=uuid.uuid4().hex,
+            incarnation=incarnation,
             pid=os.getpid(),
             slots=settings.slots,
             flavor=settings.flavor,
             runsc_version=runsc.version,
+            memory_bytes=settings.memory_bytes,
+            call_memory_bytes=settings.sandbox_memory_bytes,
             **_offer(serving.served),
         )
-        self._lease = Lease(Ledger(lease_redis), announcement, serving.served.catalogue, settings.lease_seconds)
+        task.ledger = Ledger(lease_redis)
+        self._lease = Lease(
+            Ledger(lease_redis),
+            announcement,
+            serving.served.catalogue,
+            lambda: serving.ready_counts,
+            settings.lease_seconds,
+        )
+        self._notices = ReadyNotices(Ledger(redis), announcement, lambda: serving.ready_counts)
         self._timer: Any = None
 
     def start(self, worker: Any) -> None:
         """Announce this worker."""
         worker_shutting_down.connect(self._drain)
+        self._control.start()
         self._lease.renew()
-        self._serving.watch(self._lease.offer)
+        self._serving.watch(self._lease.offer, self._notices.changed)
         self._timer = worker.timer.call_repeatedly(self._settings.lease_renewal_seconds, self._lease.renew)
 
     def stop(self, _worker: Any) -> None:
         """Withdraw it and remove every sandbox; the running calls have ended by now."""
         if self._timer is not None:
             self._timer.cancel()
+        self._notices.close()
         self._lease.end()
+        self._control.close()
         self._serving.close()
 
     terminate = stop
 
     def _drain(self, **_: Any) -> None:
         self._lease.drain()
+        self._serving.drain()

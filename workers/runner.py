@@ -1,19 +1,27 @@
 """One call from the claim to the stored result. Threads of the pool run this side by side."""
 
 import base64
+import contextlib
 import logging
 import time
 from dataclasses import dataclass
+from typing import Literal
+
+from redis.exceptions import RedisError
 
 from readie.ledger import Claim, Ledger
 from readie.protocol.call import INLINE_LIMIT_BYTES, CallHeader
 from readie.protocol.codes import ErrorCode
-from readie.protocol.envelope import CallState, Envelope, Failure, Report, Start
+from readie.protocol.envelope import CallState, Envelope, Failure, Report
 from readie.protocol.payload import Buffer
 
+from .control import RunningCall, RunningCalls, StoppedError
 from .executor.wire import FrameTooLargeError, WireError
-from .sandbox.connection import CallResult, ConnectionLostError, ExecutorConnection
-from .sandbox.sandbox import Sandbox, SandboxFailedError
+from .sandbox.cgroup import LimitError
+from .sandbox.connection import CallResult, ConnectionLostError
+from .sandbox.sandbox import SandboxFailedError
+from .sandbox.starter import Started
+from .sandbox_death import failure_of_death, failure_of_limit
 from .serving import Serving, Stage
 
 _log = logging.getLogger(__name__)
@@ -46,10 +54,8 @@ class _Run:
     header: CallHeader
     stage: Stage
     phases: _Phases
-    start: Start | None = None
-    checkpoint_id: str | None = None
-    fallback: str | None = None
-    sandbox: Sandbox | None = None
+    call: RunningCall
+    started: Started | None = None
     failure: Failure | None = None
     value: Buffer = b""
 
@@ -60,8 +66,8 @@ class Runner:
     Args:
         ledger: where calls are claimed and ended.
         serving: gives sandboxes and the images to restore in them.
+        calls: where each call can be cancelled while it runs.
         worker: this worker's name.
-        start_timeout_seconds: longest start or restore.
         keep_seconds: how long results stay.
         max_result_bytes: largest result.
     """
@@ -70,16 +76,16 @@ class Runner:
         self,
         ledger: Ledger,
         serving: Serving,
+        calls: RunningCalls,
         *,
         worker: str,
-        start_timeout_seconds: float,
         keep_seconds: int,
         max_result_bytes: int,
     ) -> None:
         self._ledger = ledger
         self._serving = serving
+        self._calls = calls
         self._worker = worker
-        self._start_timeout_seconds = start_timeout_seconds
         self._keep_seconds = keep_seconds
         self._max_result_bytes = max_result_bytes
 
@@ -89,6 +95,10 @@ class Runner:
         Returns:
             Why it failed, or ``None`` (also for a message that means nothing any more).
         """
+        with self._calls.enter(header.id) as call:
+            return self._run(header, payload, call)
+
+    def _run(self, header: CallHeader, payload: bytes | None, call: RunningCall) -> Failure | None:
         claimed = None if header.placement is None else self._ledger.claim(header)
         if claimed is None:
             _log.info("call %s: a late or doubled message, dropped", header.id)
@@ -96,17 +106,19 @@ class Runner:
         claim, stored = claimed
         phases = _Phases()
         with self._serving.use() as stage:
-            run = _Run(header, stage, phases)
+            run = _Run(header, stage, phases, call)
             try:
                 self._execute(run, stored if header.payload_by_reference else payload)
             except Exception as error:
                 _log.exception("call %s: the worker failed", header.id)
                 run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"the worker failed to run it: {error!r}")
+            if call.cancelled:
+                run.failure, run.value = Failure(code=ErrorCode.CANCELLED, message="the call was cancelled"), b""
             try:
                 self._store(run, claim)
             finally:
-                if run.sandbox is not None:
-                    stage.host.discard(run.sandbox)
+                if run.started is not None:
+                    stage.supply.discard(run.started)
         return run.failure
 
     def _execute(self, run: _Run, payload: bytes | None) -> None:
@@ -115,18 +127,21 @@ class Runner:
             run.failure = Failure(code=ErrorCode.EXPIRED, message="the call's payload is no longer in Redis")
             return
         try:
-            with run.stage.host.starting():
-                connection = self._start(run)
+            started = self._start(run)
+        except StoppedError:
+            return
         except SandboxFailedError as error:
             _log.error("call %s: no sandbox: %s\n%s", header.id, error.reason, error.log_tail)
             run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"no sandbox could be started: {error.reason}")
             return
-        timeout = header.options.timeout_seconds
+        sandbox, connection, timeout = started.sandbox, started.connection, header.options.timeout_seconds
         try:
+            sandbox.limit(memory_bytes=header.options.memory_bytes, cpu=header.options.cpu)
             result = connection.call(
                 header.id, header.name, [payload], timeout=timeout, max_result_bytes=self._max_result_bytes
             )
         except TimeoutError:
+            sandbox.kill()
             run.phases.end("execute")
             run.failure = Failure(code=ErrorCode.TIMEOUT, message=f"stopped after its timeout of {timeout:g} s")
         except FrameTooLargeError as error:
@@ -134,52 +149,34 @@ class Runner:
             run.failure = Failure(code=ErrorCode.RESOURCE_EXHAUSTED, message=f"the result is too large: {error}")
         except (ConnectionLostError, WireError) as error:
             run.phases.end("execute")
-            run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"the sandbox ended during the call: {error}")
+            run.failure = failure_of_death(sandbox, error)
+        except LimitError as error:
+            run.failure = failure_of_limit(header.options.memory_bytes, error)
         else:
             self._take(run, result)
         finally:
             connection.close()
 
-    def _start(self, run: _Run) -> ExecutorConnection:
-        """Restore the chosen checkpoint, or start cold where there is none or it fails."""
-        assert run.header.placement is not None
-        wanted = run.header.placement.checkpoint_id
-        if wanted is not None:
-            try:
-                return self._restore(run, wanted)
-            except SandboxFailedError as error:
-                run.fallback = f"{wanted}: {error.reason}"
-                _log.warning(
-                    "call %s: can't restore %s, starting cold: %s\n%s",
-                    run.header.id,
-                    wanted,
-                    error.reason,
-                    error.log_tail,
-                )
-                if run.sandbox is not None:
-                    run.stage.host.discard(run.sandbox)
-        run.sandbox = run.stage.host.take()
-        run.phases.end("sandbox")
-        run.start = "cold"
-        run.sandbox.start(timeout=self._start_timeout_seconds)
-        return self._connect(run, run.sandbox)
+    def _start(self, run: _Run) -> Started:
+        placement = run.header.placement
+        assert placement is not None
+        run.started = started = run.stage.supply.start(placement.checkpoint_id, run.call, run.phases.end)
+        if started.fallback is not None:
+            assert placement.checkpoint_id is not None
+            _log.warning(
+                "call %s: can't restore %s, starting cold: %s\n%s",
+                run.header.id,
+                placement.checkpoint_id,
+                started.fallback.reason,
+                started.fallback.log_tail,
+            )
+            self._avoid(placement.checkpoint_id)
+        return started
 
-    def _restore(self, run: _Run, checkpoint_id: str) -> ExecutorConnection:
-        image = run.stage.image(checkpoint_id)
-        if image is None:
-            raise SandboxFailedError("this worker has no such checkpoint")
-        run.sandbox = run.stage.host.take()
-        run.phases.end("sandbox")
-        run.sandbox.restore(image, timeout=self._start_timeout_seconds)
-        connection = self._connect(run, run.sandbox)
-        run.start, run.checkpoint_id = "restored", checkpoint_id
-        return connection
-
-    def _connect(self, run: _Run, sandbox: Sandbox) -> ExecutorConnection:
-        run.phases.end("start")
-        connection = sandbox.wait_ready(timeout=self._start_timeout_seconds)
-        run.phases.end("connect")
-        return connection
+    def _avoid(self, checkpoint_id: str) -> None:
+        """Have routers choose something else here for a while; that they don't is no reason to fail a call."""
+        with contextlib.suppress(RedisError):
+            self._ledger.avoid(self._worker, checkpoint_id)
 
     def _take(self, run: _Run, result: CallResult) -> None:
         run.phases.end("load")
@@ -198,6 +195,7 @@ class Runner:
 
     def _store(self, run: _Run, claim: Claim) -> None:
         header, placement = run.header, run.header.placement
+        started = run.started
         assert placement is not None
         size = len(run.value)
         inline = size <= INLINE_LIMIT_BYTES
@@ -207,7 +205,7 @@ class Runner:
         run.phases.end("store")
         envelope = Envelope(
             id=header.id,
-            state=CallState.DONE if run.failure is None else CallState.FAILED,
+            state=_state(run.failure),
             failure=run.failure,
             value=value,
             value_bytes=size,
@@ -215,11 +213,14 @@ class Runner:
             submitted_at=claim.submitted_at,
             report=Report(
                 worker=self._worker,
-                start=run.start,
-                checkpoint_id=run.checkpoint_id,
+                start=started.start if started else None,
+                checkpoint_id=started.checkpoint_id if started else None,
+                pool=started.pool if started else None,
                 attempt=placement.attempt,
                 reason=placement.reason,
-                fallback=run.fallback,
+                fallback=f"{placement.checkpoint_id}: {started.fallback.reason}"
+                if started and started.fallback
+                else None,
                 predicted_seconds=placement.predicted_seconds,
                 phases={
                     "queue": claim.placed_at - claim.submitted_at - placement.route_seconds,
@@ -239,7 +240,13 @@ class Runner:
             "call %s: %s, %s start%s, %.0f ms in the worker",
             header.id,
             envelope.state.value,
-            run.start or "no",
-            f" from {run.checkpoint_id}" if run.checkpoint_id else "",
+            started.start if started else "no",
+            f" from {started.checkpoint_id}" if started and started.checkpoint_id else "",
             1000 * (ended.at - claim.started_at),
         )
+
+
+def _state(failure: Failure | None) -> Literal[CallState.DONE, CallState.FAILED, CallState.CANCELLED]:
+    if failure is None:
+        return CallState.DONE
+    return CallState.CANCELLED if failure.code is ErrorCode.CANCELLED else CallState.FAILED

@@ -14,10 +14,13 @@ from . import checkpoints
 from .checkpoints import Served
 from .generation import MANIFEST, current_generation
 from .preflight import CannotStartError
+from .sandbox.demand import Demand
 from .sandbox.host import SandboxHost
 from .sandbox.run_folder import own, remove_leftovers
 from .sandbox.runsc import Runsc
+from .sandbox.supply import Ahead, SandboxSupply
 from .settings import WorkerSettings
+from .sources import new_ids, sources
 
 _log = logging.getLogger(__name__)
 
@@ -30,19 +33,17 @@ class Stage:
     While it lives, a lock on the generation's manifest tells others that the generation is in use.
     """
 
-    def __init__(self, served: Served, host: SandboxHost) -> None:
+    def __init__(self, served: Served, host: SandboxHost, supply: SandboxSupply) -> None:
         self.served = served
-        self.host = host
+        self.supply = supply
         self.users = 0
+        self._host = host
         self._lock_file = _lock_shared(served.folder / MANIFEST) if served.folder else None
-
-    def image(self, checkpoint_id: str) -> Path | None:
-        """Return the image folder of a checkpoint, ``None`` when there is no such checkpoint."""
-        return self.served.images.get(checkpoint_id)
 
     def close(self) -> None:
         """Remove its sandboxes and let the generation go."""
-        self.host.close()
+        self.supply.close()
+        self._host.close()
         if self._lock_file is not None:
             os.close(self._lock_file)
 
@@ -70,14 +71,20 @@ class Serving:
         self._lock = threading.Lock()
         self._stages_opened = 0
         self._closed = threading.Event()
+        self._ready_changed: Callable[[], None] = _nobody
         self._watcher: threading.Thread | None = None
         self._target = current_generation(settings.data, settings.flavor)
-        self._stage = self._open(checkpoints.load(settings, runsc.version))
+        self._stage = self._open(checkpoints.load(settings, runsc.version), Demand())
 
     @property
     def served(self) -> Served:
         """What new calls are served from."""
         return self._stage.served
+
+    @property
+    def ready_counts(self) -> dict[str | None, int]:
+        """How many ready sandboxes there are by checkpoint, ``None`` for those that were started cold."""
+        return self._stage.supply.ready_counts
 
     @contextlib.contextmanager
     def use(self) -> Iterator[Stage]:
@@ -95,10 +102,20 @@ class Serving:
                 # Closing waits for the removal of sandboxes: not in the way of the call that ends here.
                 threading.Thread(target=stage.close, name="close-stage").start()
 
-    def watch(self, changed: Callable[[Served], None]) -> None:
-        """Begin to look for another generation; ``changed`` is told what is served from now on."""
+    def watch(self, changed: Callable[[Served], None], ready_changed: Callable[[], None]) -> None:
+        """Begin to look for another generation.
+
+        Args:
+            changed: is told what is served from now on.
+            ready_changed: called, from any thread and often, when there may be other ready sandboxes than before.
+        """
+        self._ready_changed = ready_changed
         self._watcher = threading.Thread(target=self._watch, args=(changed,), name="generation-watch", daemon=True)
         self._watcher.start()
+
+    def drain(self) -> None:
+        """Make nothing ahead any more: no calls are to come."""
+        self._stage.supply.stop()
 
     def close(self) -> None:
         """Remove every sandbox and file; no call runs any more."""
@@ -110,16 +127,26 @@ class Serving:
         shutil.rmtree(self._run_dir)
         os.close(self._run_lock)
 
-    def _open(self, served: Served) -> Stage:
+    def _open(self, served: Served, demand: Demand) -> Stage:
         self._stages_opened += 1
         host = SandboxHost(
             self._run_dir / str(self._stages_opened),
             self._runsc.executable,
             served.filesystem,
             served.shape,
-            created_count=self._settings.created_sandboxes,
+            memory_bytes=self._settings.sandbox_memory_bytes,
         )
-        return Stage(served, host)
+        supply = SandboxSupply(
+            host,
+            sources(served),
+            Ahead(self._settings.created_sandboxes, self._settings.ready_memory_bytes, demand),
+            changed=self._tell_ready_changed,
+            start_timeout_seconds=self._settings.start_timeout_seconds,
+        )
+        return Stage(served, host, supply)
+
+    def _tell_ready_changed(self) -> None:
+        self._ready_changed()
 
     def _watch(self, changed: Callable[[Served], None]) -> None:
         while not self._closed.wait(_LOOK_SECONDS):
@@ -141,14 +168,19 @@ class Serving:
         if served.folder != target:
             _log.error("generation %s does not fit this worker; what was served before is served on", target.name)
             return
-        stage = self._open(served)
+        stage = self._open(served, self._stage.supply.demand(new_ids(self._stage.served, served)))
         with self._lock:
             former, self._stage = self._stage, stage
             unused = former.users == 0
+        former.supply.close()
         _log.info("generation %s is served from now on", served.generation_id)
         changed(served)
         if unused:
             former.close()
+
+
+def _nobody() -> None:
+    pass
 
 
 def _lock_shared(path: Path) -> int:

@@ -2,10 +2,15 @@
 
 import os
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from readie.settings import FlavorSettings
+
+from .sandbox.limits import machine_memory_bytes
+
+_LEAST_MEMORY_BYTES = 256 << 20
 
 
 class WorkerSettings(FlavorSettings):
@@ -15,6 +20,14 @@ class WorkerSettings(FlavorSettings):
     """Calls that run at once. Default: two for each core."""
     created_sandboxes: int = Field(default=2, ge=0, le=1000)
     """Sandboxes made ahead; each fits any checkpoint and a cold start, and holds about 13 MB."""
+    memory_bytes: int = Field(default_factory=lambda: machine_memory_bytes() * 9 // 10, ge=_LEAST_MEMORY_BYTES)
+    """What all sandboxes may hold together. Default: nine tenths of the machine's memory."""
+    sandbox_memory_bytes: int = Field(default=0, ge=0)
+    """What a call may hold that does not ask for another amount. Default: ``memory_bytes`` shared out to the slots,
+    256 MiB at least."""
+    ready_memory_bytes: int = Field(default_factory=lambda: min(machine_memory_bytes() // 16, 2 << 30), ge=0)
+    """Memory for sandboxes that are restored ahead for the checkpoints in demand. Default: a sixteenth of this
+    machine's, 2 GiB at the most; 0 keeps none."""
     run: Path = Path("/run/readie")
     """Sandboxes' files while they live. Short: sockets lie below it."""
     checkpoint_strict_compat: bool = Field(default=True, validation_alias="CHECKPOINT_STRICT_COMPAT")
@@ -28,3 +41,10 @@ class WorkerSettings(FlavorSettings):
     """How long a result is kept."""
     max_result_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
     """Largest pickled result."""
+
+    @model_validator(mode="after")
+    def _share_memory(self) -> Self:
+        if not self.sandbox_memory_bytes:
+            share = max(self.memory_bytes // self.slots, _LEAST_MEMORY_BYTES)
+            object.__setattr__(self, "sandbox_memory_bytes", share)
+        return self

@@ -403,3 +403,22 @@ def test_the_executor_needs_the_standard_library_and_cloudpickle_alone() -> None
     )
 
     assert set(eval(output)) <= {"__main__", "cloudpickle", "readie", "workers"}
+
+
+def test_a_function_that_forks_and_returns_twice_is_answered_once(connection: ExecutorConnection) -> None:
+    def fork() -> str:
+        os.fork()
+        return "once"
+
+    assert load_value(run(connection, fork).value) == "once"
+    assert load_value(run(connection, lambda: "next").value) == "next"
+
+
+def test_the_address_space_is_bounded_when_the_worker_says_so(connection: ExecutorConnection) -> None:
+    assert run(connection, lambda: len(bytearray(200 << 20))).error is None
+    connection.address_space_bytes = 100 << 20
+    result = run(connection, lambda: len(bytearray(200 << 20)))
+
+    assert result.error is not None
+    assert result.error.type == "MemoryError"
+    assert load_value(run(connection, lambda: len(bytearray(10 << 20))).value) == 10 << 20

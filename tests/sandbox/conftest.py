@@ -45,9 +45,13 @@ seed_sequence = numpy.random.SeedSequence(7)
 legacy = numpy.random.RandomState(7)
 legacy.randn()  # the second of a pair of normal numbers is kept inside
 hooks = []
+made_by_hook = {}
 
 @readie.before_snapshot
-def before_snapshot(): hooks.append("before_snapshot")
+def before_snapshot():
+    hooks.append("before_snapshot")
+    made_by_hook["random"] = random.Random(7)
+    made_by_hook["numpy"] = numpy.random.default_rng(7)
 
 @readie.after_restore
 def after_restore(): hooks.append("after_restore")

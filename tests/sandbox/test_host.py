@@ -1,4 +1,4 @@
-"""All sandboxes of a worker: the pool, the removal, and what a crashed worker leaves."""
+"""All sandboxes of a worker: their making and removal, and what a crashed worker leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from workers.sandbox.filesystem import DESCRIPTION, Filesystem
 from workers.sandbox.host import SandboxHost
-from workers.sandbox.processes import kill_processes_under, processes_under
+from workers.sandbox.processes import processes_under
 from workers.sandbox.runsc import find_runsc
 from workers.sandbox.sandbox import SandboxFailedError
 
@@ -28,11 +28,10 @@ from workers.sandbox.filesystem import read_filesystem
 from workers.sandbox.host import SandboxHost
 from workers.sandbox.runsc import find_runsc
 
-host = SandboxHost(pathlib.Path(sys.argv[1]), find_runsc(), read_filesystem(pathlib.Path(sys.argv[2])), created_count=1)
-sandbox = host.take()
+host = SandboxHost(pathlib.Path(sys.argv[1]), find_runsc(), read_filesystem(pathlib.Path(sys.argv[2])))
+sandbox, created = host.take(), host.take()
 sandbox.start(timeout=60)
 sandbox.wait_ready(timeout=60)
-assert host.wait_full(60)
 print("up", flush=True)
 time.sleep(100)
 """
@@ -40,45 +39,10 @@ time.sleep(100)
 pytestmark = pytest.mark.sandbox
 
 
-def test_created_sandboxes_are_kept_ready_and_refilled(
-    run_dir: Path, filesystem: Filesystem, images: Path, run_call: Callable[..., Any]
-) -> None:
-    with SandboxHost(run_dir / "pool", find_runsc(), filesystem, created_count=2) as host:
-        assert host.wait_full(SECONDS)
-        first, second = host.take(), host.take()
-        assert host.wait_full(SECONDS)
-        assert host.created_count == 2
-        assert len({first.id, second.id}) == 2
-
-        first.start(timeout=SECONDS)
-        second.restore(images / "empty", timeout=SECONDS)
-        for sandbox in (first, second):
-            assert run_call(sandbox.wait_ready(timeout=SECONDS), lambda: 1) == 1
-    assert not (run_dir / "pool").exists()
-    assert processes_under(run_dir / "pool") == []
-
-
-def test_a_created_sandbox_that_died_is_not_given_out(run_dir: Path, filesystem: Filesystem) -> None:
-    with SandboxHost(run_dir / "dead", find_runsc(), filesystem, created_count=1) as host:
-        assert host.wait_full(SECONDS)
-        kill_processes_under(run_dir / "dead")
-        sandbox = host.take()
-        assert sandbox.alive
-        sandbox.start(timeout=SECONDS)
-        sandbox.wait_ready(timeout=SECONDS)
-
-
-def test_a_host_without_a_pool_makes_sandboxes_when_asked(host: SandboxHost) -> None:
-    assert host.created_count == 0
-    sandbox = host.take()
-    assert sandbox.alive
-    host.discard(sandbox)
-
-
 def test_many_threads_get_and_give_back_sandboxes(
     run_dir: Path, filesystem: Filesystem, images: Path, run_call: Callable[..., Any]
 ) -> None:
-    with SandboxHost(run_dir / "many", find_runsc(), filesystem, created_count=2) as host:
+    with SandboxHost(run_dir / "many", find_runsc(), filesystem) as host:
 
         def run(number: int) -> int:
             sandbox = host.take()
@@ -90,7 +54,8 @@ def test_many_threads_get_and_give_back_sandboxes(
 
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(run, range(12))) == [number * 2 for number in range(12)]
-        assert host.wait_full(SECONDS)
+    assert not (run_dir / "many").exists()
+    assert processes_under(run_dir / "many") == []
 
 
 def test_discarded_sandboxes_go_while_the_host_lives(run_dir: Path, filesystem: Filesystem) -> None:

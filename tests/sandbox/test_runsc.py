@@ -141,3 +141,23 @@ def test_the_version_and_the_features_are_probed() -> None:
 
     assert runsc.version[0].isdigit()
     assert runsc.excludes_zero_pages
+
+
+def test_a_container_is_created_inside_its_control_groups(tmp_path: Path, options: RunscOptions) -> None:
+    entries = (tmp_path / "memory", tmp_path / "pids")
+    runsc = script(tmp_path, f'cat {entries[0]} {entries[1]} > {tmp_path}/entered; echo "$@" > {tmp_path}/argv')
+    runsc.create(options, "id", CreateOptions(tmp_path, tmp_path / "pid", entries), timeout=10)
+
+    assert (tmp_path / "entered").read_text() == "0\n0\n", "both before runsc began"
+    assert (tmp_path / "argv").read_text().endswith(f"create --bundle={tmp_path} --pid-file={tmp_path}/pid id\n")
+
+
+def test_a_container_that_can_not_enter_its_control_groups_is_not_created(
+    tmp_path: Path, options: RunscOptions
+) -> None:
+    runsc = script(tmp_path, f"touch {tmp_path}/ran")
+    with pytest.raises(RunscError):
+        runsc.create(
+            options, "id", CreateOptions(tmp_path, tmp_path / "pid", (tmp_path / "missing" / "procs",)), timeout=10
+        )
+    assert not (tmp_path / "ran").exists()

@@ -95,14 +95,12 @@ def test_what_belongs_to_one_sandbox_or_one_build_is_not_in_the_fingerprint(flav
     assert fingerprint(sandbox_shape(elsewhere)) == fingerprint(sandbox_shape(flavor))
 
 
-def test_limits_are_written_when_the_shape_has_them(shape: SandboxShape, flavor: Filesystem) -> None:
-    limited = dataclasses.replace(shape, cpu_limit=1.5, pids_limit=64)
+def test_processes_and_files_inside_are_bounded(shape: SandboxShape, flavor: Filesystem) -> None:
+    rlimits = {entry["type"]: (entry["soft"], entry["hard"]) for entry in spec(shape, flavor)["process"]["rlimits"]}
 
-    assert spec(shape, flavor)["linux"]["resources"] == {}
-    assert spec(limited, flavor)["linux"]["resources"] == {
-        "cpu": {"quota": 150_000, "period": 100_000},
-        "pids": {"limit": 64},
-    }
+    assert rlimits == {"RLIMIT_CORE": (0, 0), "RLIMIT_NOFILE": (4096, 4096), "RLIMIT_NPROC": (512, 512)}
+    assert shape.pids_limit is not None
+    assert shape.pids_limit > 512, "the host's limit ends the sandbox, the one inside is an error of the function"
 
 
 def test_a_filesystem_is_read_as_it_was_written(tmp_path: Path) -> None:

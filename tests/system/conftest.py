@@ -22,6 +22,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Iterat
     """A running stack with one worker, which this process's default client uses."""
     stack = LocalStack(tmp_path_factory.mktemp("home"))
     stack.environment["READIE_DATA"] = str(data_folder)
+    stack.environment["SECRET"] = "of the worker"
     stack.up("--workers", "1", "--slots", "4")
     readie.configure(redis_url=stack.redis_url)
     yield stack

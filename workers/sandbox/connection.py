@@ -142,6 +142,9 @@ class ExecutorConnection:
             message = wire.read_json(self._connection, kind, deadline=deadline)
         except TimeoutError:
             raise
+        except wire.FrameTooLargeError as error:
+            # What the executor sends is never that large: only a value may be.
+            raise WireError(str(error)) from None
         except (OSError, wire.ConnectionEndedError) as error:
             raise ConnectionLostError(str(error)) from error
         try:

@@ -15,7 +15,14 @@ import workers.executor
 DESCRIPTION = "filesystem.json"
 PACKAGES = "packages"
 EXECUTOR = "executor"
-_READIE_MODULES = ("__init__.py", "errors.py", "hooks.py", "protocol/__init__.py", "protocol/exceptions.py", "protocol/payload.py")
+_READIE_MODULES = (
+    "__init__.py",
+    "errors.py",
+    "hooks.py",
+    "protocol/__init__.py",
+    "protocol/exceptions.py",
+    "protocol/payload.py",
+)
 
 
 @dataclass(frozen=True)

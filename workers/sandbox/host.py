@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import shutil
 import threading
@@ -12,7 +10,6 @@ from types import TracebackType
 from typing import Self
 
 from workers.sandbox.cgroup import open_cgroups
-from workers.sandbox.created import CreatedPool
 from workers.sandbox.events import FileWaiter
 from workers.sandbox.filesystem import Filesystem
 from workers.sandbox.fingerprint import fingerprint
@@ -21,8 +18,6 @@ from workers.sandbox.run_folder import own, remove_leftovers
 from workers.sandbox.runsc import Runsc
 from workers.sandbox.sandbox import Sandbox, SandboxPlan, new_sandbox_id
 from workers.sandbox.shape import SandboxShape, sandbox_shape
-
-logger = logging.getLogger(__name__)
 
 _CREATE_SECONDS = 30.0
 _MAX_SOCKET_PATH_BYTES = 107
@@ -50,10 +45,9 @@ class SandboxHost:
         shape: SandboxShape | None = None,
         *,
         platform: str = "systrap",
-        created_count: int = 0,
         memory_bytes: int | None = None,
     ) -> None:
-        """Take ``run_dir`` over and begin to keep ``created_count`` created sandboxes.
+        """Take ``run_dir`` over.
 
         A sandbox may hold ``memory_bytes`` until its call says something else; ``None`` is without limit.
         Raises ``ValueError`` when the path is too long, ``RuntimeError`` when a running worker has it, ``RunscError``
@@ -86,24 +80,16 @@ class SandboxHost:
         self._live: set[Sandbox] = set()
         self._closed = False
         self._remover = Remover(self._gone)
-        self._pool = CreatedPool(self._create, self.discard, created_count)
 
-    @property
-    def created_count(self) -> int:
-        """How many created sandboxes are ready."""
-        return len(self._pool)
+    def take(self, *, background: bool = False) -> Sandbox:
+        """Return a new created sandbox; it is the caller's until ``discard``. Raises ``SandboxFailedError``.
 
-    def wait_full(self, timeout: float) -> bool:
-        """Return whether all created sandboxes that are to be kept are ready within ``timeout`` seconds."""
-        return self._pool.wait_full(timeout)
-
-    def take(self) -> Sandbox:
-        """Return a created sandbox; it is the caller's until ``discard``. Raises ``SandboxFailedError``."""
-        return self._pool.take()
-
-    def starting(self) -> contextlib.AbstractContextManager[None]:
-        """Keep the machine's cores for a start that is under way: no sandbox is created ahead meanwhile."""
-        return self._pool.starting()
+        One made in the ``background`` lets all others have the CPU first, until ``Sandbox.set_background``.
+        """
+        sandbox = Sandbox(self._plan, self.run_dir, timeout=_CREATE_SECONDS, background=background)
+        with self._lock:
+            self._live.add(sandbox)
+        return sandbox
 
     def discard(self, sandbox: Sandbox) -> None:
         """Kill ``sandbox`` at once and remove it in the background."""
@@ -114,7 +100,6 @@ class SandboxHost:
         if self._closed:
             return
         self._closed = True
-        self._pool.close()
         with self._lock:
             live = list(self._live)
         for sandbox in live:
@@ -134,12 +119,6 @@ class SandboxHost:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _create(self) -> Sandbox:
-        sandbox = Sandbox(self._plan, self.run_dir, timeout=_CREATE_SECONDS)
-        with self._lock:
-            self._live.add(sandbox)
-        return sandbox
 
     def _gone(self, sandbox: Sandbox) -> None:
         with self._lock:

@@ -21,7 +21,7 @@ from workers.executor import control
 from workers.executor.control import Start
 from workers.executor.wire import WireError
 from workers.sandbox import processes
-from workers.sandbox.cgroup import Cgroup, Limits, RunCgroups
+from workers.sandbox.cgroup import Cgroup, LimitError, Limits, RunCgroups
 from workers.sandbox.connection import ConnectionLostError, ExecutorConnection
 from workers.sandbox.events import FileWaiter, ProcessEndedError
 from workers.sandbox.filesystem import Filesystem
@@ -71,7 +71,7 @@ class ImportReport(BaseModel):
 
 @dataclass(frozen=True)
 class Exhausted:
-    """What a sandbox ran out of. ``peak_bytes`` is the most memory it ever held; ``limit`` counts bytes or processes."""
+    """What a sandbox ran out of. ``limit`` counts bytes or processes; ``peak_bytes`` is the most it ever held."""
 
     resource: Literal["memory", "processes"]
     limit: int | None
@@ -103,8 +103,11 @@ class Sandbox:
     delete`` does the same in 1.5 seconds.) ``kill`` may be called from any thread; the rest from one at a time.
     """
 
-    def __init__(self, plan: SandboxPlan, run_dir: Path, *, timeout: float) -> None:
-        """Create the sandbox in ``run_dir`` within ``timeout`` seconds, or raise ``SandboxFailedError``."""
+    def __init__(self, plan: SandboxPlan, run_dir: Path, *, timeout: float, background: bool = False) -> None:
+        """Create the sandbox in ``run_dir`` within ``timeout`` seconds, or raise ``SandboxFailedError``.
+
+        One that is made in the ``background`` lets all others have the CPU first, until ``set_background``.
+        """
         self.id = new_sandbox_id()
         self.folder = run_dir / self.id
         self.control_dir = self.folder / "control"
@@ -128,12 +131,12 @@ class Sandbox:
         self._cgroup: Cgroup | None = None
         self._limits = Limits(plan.memory_bytes, plan.shape.cpu_limit, plan.shape.pids_limit)
         try:
-            self._create(plan, timeout)
+            self._create(plan, timeout, background)
         except BaseException:
             self.destroy()
             raise
 
-    def _create(self, plan: SandboxPlan, timeout: float) -> None:
+    def _create(self, plan: SandboxPlan, timeout: float, background: bool) -> None:
         began = time.perf_counter()
         self._options.root.mkdir(parents=True)
         self.control_dir.mkdir()
@@ -150,6 +153,7 @@ class Sandbox:
         try:
             if plan.cgroups is not None:
                 self._cgroup = plan.cgroups.create(self.id, self._limits, self.kill)
+                self._cgroup.set_background(background)
             entries = self._cgroup.entries if self._cgroup else ()
             self._runsc.create(self._options, self.id, CreateOptions(self.folder, pid_file, entries), timeout=timeout)
             self._pidfd = os.pidfd_open(int(pid_file.read_text()))
@@ -235,14 +239,21 @@ class Sandbox:
         except RunscError as error:
             raise self._failed(f"taking the snapshot failed: {error}") from error
 
+    def set_background(self, on: bool) -> None:
+        """Let all other sandboxes have the CPU first, or no more; without control groups all are equal."""
+        if self._cgroup is not None:
+            self._cgroup.set_background(on)
+
     def limit(self, *, memory_bytes: int | None = None, cpu: float | None = None) -> None:
         """Bound what the next call may use; ``None`` leaves what is in force. To be called when it is ready.
 
         ``memory_bytes`` bounds all that the sandbox holds, what its checkpoint brought and its files on tmpfs included.
-        Without control groups it bounds what each process may map beyond what it has, and ``cpu`` means nothing.
-        Raises ``MemoryHeldError``.
+        Without control groups it bounds what each process may map beyond what it has, and there is no ``cpu``.
+        Raises ``LimitError``, ``MemoryHeldError`` among them.
         """
         if self._cgroup is None:
+            if cpu is not None:
+                raise LimitError("this worker can't bound CPU: it has no control groups (its log says why)")
             assert self._connection is not None
             self._connection.address_space_bytes = memory_bytes or self._limits.memory_bytes
             return
@@ -253,7 +264,7 @@ class Sandbox:
             self._cgroup.limit_cpu(cpu)
 
     def exhausted(self) -> Exhausted | None:
-        """Return what a sandbox that ended ran out of, ``None`` when it ended for another reason; before ``destroy``."""
+        """Return what a sandbox that ended had run out of, ``None`` when that is not why; before ``destroy``."""
         group = self._cgroup
         with contextlib.suppress(FileNotFoundError):  # destroyed meanwhile
             if group is not None and group.out_of_memory:

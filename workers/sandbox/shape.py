@@ -16,9 +16,9 @@ Gpu = Literal["none", "nvproxy"]
 _SYSTEM_DIRS = ("/usr", "/lib", "/lib64", "/bin")
 _UNPRIVILEGED_ID = 65534
 _READ_ONLY = ("ro", "rbind", "nosuid", "nodev")
-_MAX_TASKS = 1024
+_MAX_TASKS = 512
 """Processes and threads inside; one too many is refused with EAGAIN."""
-_MAX_HOST_TASKS = 4096
+_MAX_HOST_TASKS = 2048
 """Processes and threads that gVisor needs for them on the host; one too many ends the sandbox."""
 
 

@@ -1,0 +1,119 @@
+"""The sandboxes a worker gives to its calls: the pools, what fills them, and the way out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from workers.sandbox.created import CreatedPool
+from workers.sandbox.demand import Demand
+from workers.sandbox.host import SandboxHost
+from workers.sandbox.quarantine import Quarantine
+from workers.sandbox.ready import ReadyPool, Source
+from workers.sandbox.refill import Refill
+from workers.sandbox.starter import Caller, PhaseEnded, Started, Starter
+from workers.sandbox.traffic import Traffic
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What is made before it is asked for."""
+
+    created_count: int
+    """Created sandboxes to keep."""
+    ready_bytes: int
+    """Memory that ready sandboxes may hold."""
+    demand: Demand
+    """What is known of the calls to come."""
+
+
+class SandboxSupply:
+    """Gives calls the sandboxes of ``host``. Safe to use from several threads.
+
+    Args:
+        host: makes sandboxes and takes them away; whoever owns it closes this first.
+        sources: what there is to start from, by checkpoint; ``None`` is the cold start.
+        ahead: what is made before it is asked for.
+        changed: called, from any thread and often, when there may be other ready sandboxes than before.
+        start_timeout_seconds: longest restore or start, and then longest wait for the executor.
+    """
+
+    def __init__(
+        self,
+        host: SandboxHost,
+        sources: Mapping[str | None, Source],
+        ahead: Ahead,
+        *,
+        changed: Callable[[], None],
+        start_timeout_seconds: float,
+    ) -> None:
+        self._host = host
+        quarantine = Quarantine()
+        self._created = CreatedPool(
+            lambda background: host.take(background=background), host.discard, ahead.created_count
+        )
+        self._ready = ReadyPool(
+            sources,
+            ahead.ready_bytes,
+            ahead.demand,
+            quarantine,
+            create=lambda: self._created.take(background=True)[0],
+            discard=host.discard,
+            start_timeout_seconds=start_timeout_seconds,
+        )
+        self._traffic = Traffic()
+        self._refill = Refill(self._created, self._ready, self._traffic, changed)
+        self._starter = Starter(
+            {name: source.image for name, source in sources.items() if name is not None and source.image is not None},
+            quarantine,
+            created=self._created,
+            ready=self._ready,
+            refill=self._refill,
+            traffic=self._traffic,
+            discard=host.discard,
+            timeout_seconds=start_timeout_seconds,
+        )
+
+    @property
+    def created_count(self) -> int:
+        """How many created sandboxes there are to take."""
+        return len(self._created)
+
+    @property
+    def ready_counts(self) -> dict[str | None, int]:
+        """How many ready sandboxes there are, by checkpoint; those of which there is none are left out."""
+        return self._ready.counts()
+
+    @property
+    def ready_bytes(self) -> int:
+        """Memory that the ready sandboxes hold."""
+        return self._ready.memory_bytes
+
+    def start(self, checkpoint_id: str | None, caller: Caller, phase_ended: PhaseEnded) -> Started:
+        """Return a connected sandbox, the caller's until ``discard``; see ``Starter.start``."""
+        started = self._starter.start(checkpoint_id, caller, phase_ended)
+        self._traffic.begun()
+        return started
+
+    def discard(self, started: Started) -> None:
+        """Kill what ``start`` gave, and remove it in the background."""
+        self._host.discard(started.sandbox)
+        self._traffic.ended()
+
+    def demand(self, new_ids: Mapping[str, str]) -> Demand:
+        """Return what was asked for until now, for checkpoints that have the ids in ``new_ids``."""
+        return self._ready.demand(new_ids)
+
+    def wait_full(self, timeout: float) -> bool:
+        """Return whether all that is to be made ahead is there within ``timeout`` seconds."""
+        return self._refill.wait_full(timeout)
+
+    def stop(self) -> None:
+        """Make nothing ahead any more; ``start`` goes on working."""
+        self._refill.stop()
+
+    def close(self) -> None:
+        """Stop, and give up what was made ahead; ``start`` goes on working. May be repeated."""
+        self._refill.close()
+        self._ready.clear()
+        self._created.clear()

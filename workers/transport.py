@@ -1,0 +1,71 @@
+"""kombu's Redis transport, for a queue on which anything may lie.
+
+kombu decodes what it pops before anybody can look at it, and a worker ends at the first item that is no message of
+Celery's. Here every item of a worker's own queue is read as a router reads it; what is not a call becomes a dead letter
+and is as if it had never been there.
+"""
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from kombu.transport import redis as kombu_redis
+from redis import Redis
+
+from readie.ledger import Ledger
+from readie.protocol import keys
+from readie.protocol.dead_letter import DeadLetter
+from readie.protocol.explain import ExplainRequest
+from readie.protocol.reading import UnreadableError, read
+
+_log = logging.getLogger(__name__)
+
+_OWN_QUEUE = keys.worker_queue("").encode()
+
+
+class _CarefulRedis(Redis):
+    """Returns what is no call as if nothing had been popped.
+
+    Args:
+        bury: gets each such item, its queue and what is wrong with it.
+    """
+
+    def __init__(self, *, bury: Callable[[bytes, str, str], None], **options: Any) -> None:
+        super().__init__(**options)
+        self._bury = bury
+
+    def parse_response(self, connection: Any, command_name: str, **options: Any) -> Any:
+        """Return the reply to a command."""
+        reply = super().parse_response(connection, command_name, **options)  # type: ignore[no-untyped-call]
+        if command_name != "BRPOP" or not reply:
+            return reply
+        queue, item = reply
+        if not queue.endswith(_OWN_QUEUE):
+            return reply
+        try:
+            _, content = read(item)
+            if isinstance(content, ExplainRequest):
+                raise UnreadableError("a question, which only a router answers")
+        except UnreadableError as error:
+            self._bury(item, queue.decode("utf-8", "replace"), str(error))
+            return None
+        return reply
+
+
+class Channel(kombu_redis.Channel):
+    """A channel of which every client is careful."""
+
+    def _get_client(self) -> Callable[..., Redis]:
+        return functools.partial(_CarefulRedis, bury=self._bury)
+
+    def _bury(self, item: bytes, queue: str, reason: str) -> None:
+        _log.error("dropped what is no call: queue=%s bytes=%d reason=%r", queue, len(item), reason)
+        with self.conn_or_acquire() as client:
+            Ledger(client).bury(DeadLetter.of(item, queue, reason))
+
+
+class Transport(kombu_redis.Transport):
+    """What ``broker_transport`` of the app names."""
+
+    Channel = Channel
