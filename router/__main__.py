@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from readie.connection import connect, without_password
 from readie.ledger.routing import RoutingLedger
+from readie.traffic import TrafficCounter
 
 from .consumer import Consumer
 from .dead_letters import DeadLetters
@@ -67,6 +68,7 @@ def build(settings: RouterSettings) -> Service:
         max_queued=settings.max_queued,
     )
     waiting = WaitingCalls(ledger, fleet, messages, dispatcher, dead_letters)
+    traffic = TrafficCounter(redis)
     consumer = Consumer(
         ledger,
         router,
@@ -74,6 +76,7 @@ def build(settings: RouterSettings) -> Service:
         dispatcher=dispatcher,
         waiting=waiting,
         explainer=Explainer(ledger, router, fleet),
+        traffic=traffic,
         dead_letters=dead_letters,
     )
     return Service(
@@ -81,6 +84,7 @@ def build(settings: RouterSettings) -> Service:
         router,
         consumer=consumer,
         recovery=Recovery(ledger, settings.result_seconds),
+        traffic=traffic,
         expiry=Expiry(ledger, ending),
         lease_seconds=settings.router_lease_seconds,
     )

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from readie.ledger.routing import RoutingLedger
+from readie.traffic import TrafficCounter
 
 from .consumer import Consumer
 from .expiry import Expiry
@@ -43,6 +44,7 @@ class Service:
         router: this router's id, new with every start.
         consumer: the consumer of the submit queue.
         recovery: what looks after the dead.
+        traffic: counts that go to Redis now and then.
         expiry: what ends calls that were not begun in time.
         lease_seconds: after how long without renewal the others take over what this router has in hand.
     """
@@ -54,6 +56,7 @@ class Service:
         *,
         consumer: Consumer,
         recovery: Recovery,
+        traffic: TrafficCounter,
         expiry: Expiry,
         lease_seconds: int,
     ) -> None:
@@ -61,6 +64,7 @@ class Service:
         self._router = router
         self._consumer = consumer
         self._recovery = recovery
+        self._traffic = traffic
         self._expiry = expiry
         self._lease_seconds = lease_seconds
         self._stop = threading.Event()
@@ -101,6 +105,7 @@ class Service:
             _Chore(self._recovery.sweep_messages, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_workers, now + _GRACE_SECONDS, every_seconds=1.0),
             _Chore(self._recovery.sweep_never_begun, now + _GRACE_SECONDS, every_seconds=10.0),
+            _Chore(self._traffic.flush, now, every_seconds=2.0),
         ]
         while not self._stop.is_set():
             now = time.monotonic()

@@ -97,5 +97,6 @@ def data_folder() -> Path:
     """Flavor and generation, built from this checkout; reused by later runs that change nothing."""
     data = ROOT / ".cache" / "test-data"
     environment = {**os.environ, "READIE_DATA": str(data)}
-    subprocess.run([sys.executable, "-m", "workers.pipeline"], env=environment, check=True, timeout=900, cwd=ROOT)
+    command = [sys.executable, "-m", "workers.pipeline", "--flavors", str(ROOT / "examples" / "flavors")]
+    subprocess.run(command, env=environment, check=True, timeout=900, cwd=ROOT)
     return data

@@ -7,6 +7,7 @@ from readie.errors import ReadieError
 from .dead_letters import dead_letters
 from .down import down
 from .explain import explain
+from .generation import app as generation
 from .status import status
 from .up import up
 
@@ -19,6 +20,7 @@ app = typer.Typer(
 app.command()(up)
 app.command()(down)
 app.command()(status)
+app.add_typer(generation)
 app.command()(explain)
 app.command()(dead_letters)
 

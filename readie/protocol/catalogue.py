@@ -11,14 +11,14 @@ CATALOGUE_VERSION: Final = 1
 
 
 class Module(Message):
-    """One importable module as measured in a sandbox."""
+    """One importable module as measured in a sandbox, with what never comes without it."""
 
     import_seconds: float = Field(ge=0)
     """Time of the import alone, its dependencies being present."""
     megabytes: float = Field(ge=0)
     """Anonymous memory the import adds, dependencies being present (10^6 bytes)."""
     dependencies: tuple[str, ...] = ()
-    """Catalogued modules that this import brings in, directly or not."""
+    """Catalogued modules that this import brings in. Those that one of them brings in need not be listed."""
 
 
 class Checkpoint(Message):
@@ -33,6 +33,8 @@ class Checkpoint(Message):
     """Anonymous memory of the saved process (10^6 bytes)."""
     restore_seconds: float = Field(ge=0)
     """Measured median from ``runsc restore`` to the connected executor."""
+    residual_seconds: float = 0.0
+    """``restore_seconds`` less what the fitted cost predicts for this size."""
 
 
 class Cost(Message):

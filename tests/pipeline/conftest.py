@@ -7,26 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from readie.generations.disk import CATALOGUE, CHECKPOINTS, MANIFEST, META, PLAN, generations_folder
+from readie.generations.models import CheckpointMeta, ImageFile, Manifest, PlanRecord
 from readie.protocol.catalogue import Catalogue, Checkpoint, Cost, Module
 from tests.conftest import ROOT
-from workers.generation import (
-    CATALOGUE,
-    CHECKPOINTS,
-    MANIFEST,
-    META,
-    CheckpointMeta,
-    Identity,
-    ImageFile,
-    Manifest,
-    generations_folder,
-)
+from workers.generation import Identity
+from workers.sandbox.filesystem import read_filesystem
+from workers.sandbox.host import SandboxHost
+from workers.sandbox.runsc import find_runsc
 
 FLAVORS = Path(__file__).parent / "flavors"
 TIMEOUT_SECONDS = 240
@@ -54,6 +49,12 @@ class Workbench:
         """Return what somebody who looks for generations finds."""
         return sorted(entry.name for entry in self.generations.iterdir() if not entry.name.startswith("."))
 
+    def plan_for(self, *sets: tuple[float, list[str]]) -> None:
+        """Let the flavor's checkpoints be planned for these sets of imports and their weights."""
+        self.plan()
+        lines = (json.dumps({"weight": weight, "imports": imports}) for weight, imports in sets)
+        (self.flavor / "corpus.jsonl").write_text("\n".join(lines))
+
     def plan(self, *sets: list[str]) -> None:
         """Let the flavor's checkpoints import these."""
         tables = "".join(f"[[checkpoint]]\nimports = {json.dumps(imports)}\n" for imports in sets)
@@ -71,16 +72,16 @@ class Workbench:
             text=True,
         )
 
-    def make(self) -> dict[str, Any]:
+    def make(self, *arguments: str, **environment: str) -> dict[str, Any]:
         """Run the pipeline and return what it says with ``--json``."""
-        with self.start("--json") as process:
+        with self.start("--json", *arguments, **environment) as process:
             out, err = process.communicate(timeout=TIMEOUT_SECONDS)
         assert process.returncode == 0, err
         return dict(json.loads(out))
 
-    def fail(self, **environment: str) -> tuple[int, str]:
+    def fail(self, *arguments: str, **environment: str) -> tuple[int, str]:
         """Run the pipeline, which must fail, and return its exit status and what it says."""
-        with self.start(**environment) as process:
+        with self.start(*arguments, **environment) as process:
             _, err = process.communicate(timeout=TIMEOUT_SECONDS)
         assert process.returncode != 0
         return process.returncode, err
@@ -102,6 +103,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workbench, dict[str,
     return workbench, workbench.make()
 
 
+@pytest.fixture
+def host(made: tuple[Workbench, dict[str, Any]], tmp_path: Path) -> Iterator[SandboxHost]:
+    """A worker's sandboxes on the small flavor, with room in the packages for modules of a test."""
+    workbench, _ = made
+    source = (workbench.data / "flavors" / "tiny" / "current").resolve()
+    folder = tmp_path / "filesystem"
+    shutil.copytree(source, folder, symlinks=True)
+    with SandboxHost(Path(f"/run/readie-pipeline-{os.getpid()}"), find_runsc(), read_filesystem(folder)) as host:
+        yield host
+
+
+FIRST = "20260101T000000-abcdef01"
+
 IDENTITY = Identity(
     runsc_version="20260224.0",
     fingerprint="f" * 64,
@@ -116,12 +130,16 @@ IDENTITY = Identity(
 
 @pytest.fixture
 def write_generation(tmp_path: Path) -> Callable[..., Path]:
-    """Write a generation with two checkpoints, whose images hold no process; keywords change the manifest."""
+    """Write a generation with two checkpoints, whose images hold no process, in ``data`` below the test's folder.
 
-    def write(**changes: Any) -> Path:
-        folder = tmp_path / "generation"
+    Keywords change the manifest; ``imports`` are those of ``checkpoint_1``.
+    """
+
+    def write(name: str = FIRST, imports: tuple[str, ...] = ("numpy",), **changes: Any) -> Path:
+        folder = generations_folder(tmp_path / "data", "tiny") / name
         shared = {"runsc_version": IDENTITY.runsc_version, "fingerprint": IDENTITY.fingerprint}
         shared["filesystem_digest"] = IDENTITY.filesystem_digest
+        shared |= {field: changes[field] for field in shared.keys() & changes.keys()}
         ids = ("checkpoint_0", "checkpoint_1")
         for number, checkpoint_id in enumerate(ids):
             image = folder / CHECKPOINTS / checkpoint_id
@@ -129,14 +147,14 @@ def write_generation(tmp_path: Path) -> Callable[..., Path]:
             (image / "pages.img").write_bytes(b"pages")
             meta = CheckpointMeta(
                 checkpoint_id=checkpoint_id,
-                imports=("numpy",) * number,
+                imports=imports * number,
                 files={"pages.img": ImageFile(size_bytes=5, sha256="0" * 64)},
                 **shared,
             )
             (image / META).write_text(meta.model_dump_json())
         manifest = Manifest.model_validate(
             {
-                "generation": "20260101T000000-abcdef01",
+                "generation": name,
                 "flavor": "tiny",
                 "created_at": "2026-01-01T00:00:00Z",
                 "command": ("/usr/bin/python3.11", "-m", "workers.executor"),
@@ -155,7 +173,7 @@ def write_generation(tmp_path: Path) -> Callable[..., Path]:
             }
         )
         catalogue = Catalogue(
-            generation="20260101T000000-abcdef01",
+            generation=name,
             flavor="tiny",
             python=manifest.python,
             filesystem_digest=manifest.filesystem_digest,
@@ -164,8 +182,8 @@ def write_generation(tmp_path: Path) -> Callable[..., Path]:
             checkpoints=tuple(
                 Checkpoint(
                     id=checkpoint_id,
-                    imported=("numpy",) * number,
-                    holds=("numpy",) * number,
+                    imported=imports * number,
+                    holds=imports * number,
                     megabytes=10,
                     restore_seconds=0.1,
                 )
@@ -174,6 +192,7 @@ def write_generation(tmp_path: Path) -> Callable[..., Path]:
         )
         (folder / MANIFEST).write_text(manifest.model_dump_json())
         (folder / CATALOGUE).write_text(catalogue.model_dump_json())
+        (folder / PLAN).write_text(PlanRecord(corpus=None).model_dump_json())
         return folder
 
     return write

@@ -25,13 +25,35 @@ def flavor(tmp_path: Path) -> Flavor:
     return read_flavor(folder, PYTHON)
 
 
-def test_the_default_flavor_is_sound_and_its_lock_is_up_to_date() -> None:
-    folder = ROOT / "flavors" / "default"
-    before = (folder / "requirements.lock").read_bytes()
-    flavor = read_flavor(folder, PYTHON)
-    assert flavor.plan[0] == ("numpy", "pandas")
-    assert uv.locked(flavor) == folder / "requirements.lock"
-    assert (folder / "requirements.lock").read_bytes() == before
+@pytest.mark.parametrize(
+    ("source", "extras", "lock", "checkpoints"),
+    [
+        ("flavors/default", (), "requirements.lock", 0),
+        ("flavors/default", ("torch",), "requirements-torch.lock", 0),
+        ("examples/flavors/default", (), "requirements.lock", 2),
+    ],
+)
+def test_a_shipped_flavor_is_sound_and_its_lock_is_up_to_date(
+    source: str, extras: tuple[str, ...], lock: str, checkpoints: int
+) -> None:
+    folder = ROOT / source
+    before = (folder / lock).read_bytes()
+    flavor = read_flavor(folder, PYTHON, extras)
+    assert len(flavor.plan) == checkpoints
+    assert uv.locked(flavor) == folder / lock
+    assert (folder / lock).read_bytes() == before
+
+
+def test_an_extra_adds_its_requirements_and_its_corpus(flavor: Flavor) -> None:
+    (flavor.folder / "requirements-more.txt").write_text("six==1.17.0\n")
+    (flavor.folder / "corpus-more.jsonl").touch()
+    plain, more = read_flavor(flavor.folder, PYTHON), read_flavor(flavor.folder, PYTHON, ["more"])
+    assert "six" not in uv.locked(plain).read_text()
+    assert "six==1.17.0" in uv.locked(more).read_text()
+    assert plain.corpora == (flavor.folder / "corpus.jsonl",)
+    assert more.corpora == (flavor.folder / "corpus.jsonl", flavor.folder / "corpus-more.jsonl")
+    with pytest.raises(FlavorError, match=r"requirements-none\.txt can't be read"):
+        read_flavor(flavor.folder, PYTHON, ["none"])
 
 
 @pytest.mark.parametrize(
@@ -54,17 +76,17 @@ def test_a_wrong_description_is_refused_with_the_reason(flavor: Flavor, descript
 
 
 def test_a_flavor_without_cloudpickle_is_refused(flavor: Flavor) -> None:
-    flavor.requirements.write_text("numpy\n# cloudpickle\n")
+    flavor.requirements[0].write_text("numpy\n# cloudpickle\n")
     with pytest.raises(FlavorError, match="must list cloudpickle"):
         read_flavor(flavor.folder, PYTHON)
 
 
 def test_changed_requirements_are_pinned_again_and_what_still_fits_keeps_its_version(flavor: Flavor) -> None:
-    flavor.requirements.write_text("cloudpickle==3.1.1\n")
+    flavor.requirements[0].write_text("cloudpickle==3.1.1\n")
     assert "cloudpickle==3.1.1" in uv.locked(flavor).read_text()
-    flavor.requirements.write_text("cloudpickle>=3\n")
+    flavor.requirements[0].write_text("cloudpickle>=3\n")
     assert "cloudpickle==3.1.1" in uv.locked(flavor).read_text()
-    flavor.requirements.write_text("cloudpickle>3.1.1\n")
+    flavor.requirements[0].write_text("cloudpickle>3.1.1\n")
     assert "cloudpickle==3.1.1" not in uv.locked(flavor).read_text()
     assert "--hash=sha256:" in uv.locked(flavor).read_text()
 
@@ -72,7 +94,7 @@ def test_changed_requirements_are_pinned_again_and_what_still_fits_keeps_its_ver
 def test_what_cannot_be_resolved_is_said_and_leaves_the_old_lock(flavor: Flavor) -> None:
     lock = uv.locked(flavor)
     before = lock.read_text()
-    flavor.requirements.write_text("cloudpickle>3,<2\n")
+    flavor.requirements[0].write_text("cloudpickle>3,<2\n")
     with pytest.raises(FlavorError, match="uv pip compile failed"):
         uv.locked(flavor)
     assert lock.read_text() == before

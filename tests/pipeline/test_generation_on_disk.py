@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from readie.generations.disk import GenerationError, current_generation, generations_folder, load_generation
 from tests.pipeline.conftest import IDENTITY
-from workers.generation import GenerationError, check, current_generation, decide, generations_folder, load_generation
+from workers.generation import check, decide
 
 Write = Callable[..., Path]
 

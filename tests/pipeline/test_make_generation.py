@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from readie.generations.disk import current_generation, load_generation, read_meta, verify
 from tests.conftest import ROOT
 from tests.pipeline.conftest import TIMEOUT_SECONDS, Workbench
 from workers.executor.wire import WIRE_VERSION
-from workers.generation import Identity, check, current_generation, host_cpu_features, load_generation, read_meta
-from workers.pipeline.build import verify
-from workers.pipeline.capture import CaptureError, capture, refuse_equal_clones, restore
+from workers.generation import Identity, check, host_cpu_features
+from workers.pipeline.capture import CaptureError, capture, refuse_clones, restore
 from workers.pipeline.filesystem import host_python, measured_digest
 from workers.sandbox.filesystem import read_filesystem
 from workers.sandbox.fingerprint import fingerprint
@@ -32,17 +30,6 @@ from workers.sandbox.shape import sandbox_shape
 pytestmark = pytest.mark.sandbox
 
 Made = tuple[Workbench, dict[str, Any]]
-
-
-@pytest.fixture
-def host(made: Made, tmp_path: Path) -> Iterator[SandboxHost]:
-    """A worker's sandboxes on the small flavor, with room in the packages for modules of a test."""
-    workbench, _ = made
-    source = (workbench.data / "flavors" / "tiny" / "current").resolve()
-    folder = tmp_path / "filesystem"
-    shutil.copytree(source, folder, symlinks=True)
-    with SandboxHost(Path(f"/run/readie-pipeline-{os.getpid()}"), find_runsc(), read_filesystem(folder)) as host:
-        yield host
 
 
 def test_the_generation_is_whole_and_says_what_it_was_made_with(made: Made) -> None:
@@ -114,7 +101,7 @@ def test_a_second_run_finds_the_first_ones_generation(made: Made) -> None:
     assert second["path"] == first["path"]
 
 
-@pytest.mark.parametrize("stage", ["capturing", "measuring what they share"])
+@pytest.mark.parametrize("stage", ["capturing", "restoring"])
 def test_killed_in_the_middle_it_leaves_nothing_to_be_seen_and_the_next_run_cleans_up(
     made: Made, workbench: Workbench, stage: str
 ) -> None:
@@ -250,7 +237,7 @@ def test_clones_that_draw_the_same_values_are_refused(host: SandboxHost, tmp_pat
     capture(host, ["fixed_dice"], tmp_path / "checkpoint_1")
     clones = [restore(host, tmp_path / "checkpoint_1") for _ in range(2)]
     with pytest.raises(CaptureError, match="checkpoint_1: its clones draw the same values from random"):
-        refuse_equal_clones("checkpoint_1", clones)
+        refuse_clones("checkpoint_1", clones)
 
 
 @pytest.mark.parametrize(

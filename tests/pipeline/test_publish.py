@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from readie.generations.publish import BusyError, building_in, publish, staging, switch
 from tests.conftest import ROOT
-from workers.pipeline.publish import BusyError, building_in, publish, staging, switch
 
 
 def test_a_published_folder_appears_with_its_content_and_nothing_else_does(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
 
 def test_two_builders_do_not_work_in_one_folder(tmp_path: Path) -> None:
     code = (
-        "from workers.pipeline.publish import *; from pathlib import Path\n"
+        "from readie.generations.publish import *; from pathlib import Path\n"
         f"with building_in(Path({str(tmp_path)!r})): pass"
     )
     command = [sys.executable, "-c", code]
@@ -45,7 +45,7 @@ def test_two_builders_do_not_work_in_one_folder(tmp_path: Path) -> None:
 
 def test_what_a_killed_builder_left_is_removed_by_the_next(tmp_path: Path) -> None:
     code = (
-        "import os, signal; from workers.pipeline.publish import *; from pathlib import Path\n"
+        "import os, signal; from readie.generations.publish import *; from pathlib import Path\n"
         f"with building_in(Path({str(tmp_path)!r})), staging(Path({str(tmp_path)!r})) as staged:\n"
         "    (staged / 'half').touch()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"

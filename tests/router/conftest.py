@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from redis import Redis
 from router_cluster import Client, RouterProcess, Worker
 
@@ -13,6 +14,10 @@ from readie.client import default_client
 from readie.protocol import keys
 from router.__main__ import build
 from router.settings import RouterSettings
+
+# How long an example takes depends on what else this machine does.
+settings.register_profile("router", deadline=None)
+settings.load_profile("router")
 
 
 @pytest.fixture

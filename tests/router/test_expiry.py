@@ -27,9 +27,18 @@ def expired(client: Client, call_id: str) -> str:
     return end.failure.message
 
 
+def let_expire(redis: Redis, *call_ids: str) -> None:
+    """Make it the past by when these calls had to begin."""
+    for call_id in call_ids:
+        redis.hset(keys.call(call_id), "expires_at", "1")
+        redis.zadd(keys.EXPIRIES, {call_id: 1.0}, xx=True)
+
+
 @pytest.mark.usefixtures("router")
 def test_a_waiting_call_expires_and_says_what_it_waited_for(client: Client) -> None:
-    client.submit(header("c", expires=0.2))
+    client.submit(header("c", expires=1000))
+    client.waits_for("c", "no worker is running")
+    let_expire(client.redis, "c")
     assert "no worker is running" in expired(client, "c")
     assert not client.is_waiting("c")
     assert client.redis.exists(keys.WAITING_GROUPS) == 0
@@ -38,8 +47,9 @@ def test_a_waiting_call_expires_and_says_what_it_waited_for(client: Client) -> N
 @pytest.mark.usefixtures("router")
 def test_a_call_that_was_placed_but_not_begun_expires_and_frees_its_slot(client: Client, new_worker: NewWorker) -> None:
     worker = new_worker(slots=1).announce()
-    client.submit(header("c", expires=0.5))
+    client.submit(header("c", expires=1000))
     call, _ = worker.receive_header()
+    let_expire(client.redis, "c")
     expired(client, "c")
     assert worker.ledger.claim(call) is None
     client.submit(header("after"))
@@ -49,9 +59,11 @@ def test_a_call_that_was_placed_but_not_begun_expires_and_frees_its_slot(client:
 @pytest.mark.usefixtures("router")
 def test_a_call_that_was_begun_in_time_does_not_expire(client: Client, new_worker: NewWorker) -> None:
     worker = new_worker().announce()
-    client.submit(header("begun", expires=1))
+    client.submit(header("begun", expires=1000))
     call = worker.begin()
-    client.submit(header("younger", expires=1))
+    client.submit(header("younger", expires=1000))
+    worker.receive()
+    let_expire(client.redis, "begun", "younger")
     expired(client, "younger")
     assert client.ledger.state("begun")[0] is CallState.RUNNING
     assert worker.finish(call)
@@ -107,6 +119,7 @@ def test_a_call_that_begins_while_it_is_being_expired_goes_on(
     call = header("c", expires=1000)
     client.submit(call)
     placed = worker.place(call)
+    # Only the list says so: the record must not, or the worker could not begin it.
     redis.zadd(keys.EXPIRIES, {"c": 1.0})
 
     class BeginsMeanwhile(RoutingLedger):
@@ -146,9 +159,10 @@ def test_calls_expire_though_the_router_that_let_them_wait_was_killed(
 ) -> None:
     killed = start_router()
     for number in range(20):
-        client.submit(header(f"c{number}", expires=3))
+        client.submit(header(f"c{number}", expires=1000))
     client.waits_for("c19", "no worker is running")
     killed.kill()
+    let_expire(client.redis, *(f"c{number}" for number in range(20)))
     start_router()
     start_router()
     assert all(client.end(f"c{number}").state is CallState.EXPIRED for number in range(20))

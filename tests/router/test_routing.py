@@ -10,6 +10,7 @@ from router_cluster import Client, Worker, catalogue, eventually, header, messag
 from readie.protocol import keys
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import CallState, Envelope
+from readie.traffic import read_traffic
 
 NewWorker = Callable[..., Worker]
 NUMPY = ("numpy", "numpy.linalg")
@@ -347,3 +348,13 @@ def test_a_checkpoint_that_failed_to_restore_is_avoided_for_a_while(
     redis.zadd(keys.worker_avoided(worker.name), {"checkpoint_2": 1.0})
     client.submit(header("after", imports=["pandas"]))
     assert worker.receive_header()[1].checkpoint_id == "checkpoint_2"
+
+
+def test_what_calls_need_together_is_counted_for_planning(
+    client: Client, redis: Redis, router: None, new_worker: Callable[..., Worker]
+) -> None:
+    new_worker().announce()
+    for number in range(3):
+        client.submit(header(f"call{number}", imports=("pandas", "numpy")))
+    expected = {("numpy", "pandas"): 3.0}
+    eventually(lambda: read_traffic(redis, "default") == expected, "the router counts them")

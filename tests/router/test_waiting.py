@@ -208,6 +208,25 @@ def test_freed_capacity_reaches_a_call_behind_many_that_it_is_no_use_to(client: 
 
 
 @pytest.mark.usefixtures("router")
+def test_a_slot_freed_among_many_that_are_no_use_reaches_the_call_that_waits_for_it(
+    client: Client, new_worker: NewWorker
+) -> None:
+    pinned = new_worker("pinned@test", slots=1).serve(catalogue(("numpy",), generation="pinned")).announce()
+    plain = new_worker("plain@test", slots=1).announce()
+    client.submit(header("first", pin="checkpoint_1"))
+    held = pinned.begin()
+    client.submit(header("waits", pin="checkpoint_1"))
+    client.waits_for("waits", "all workers that have checkpoint_1 are full")
+    for number in range(50):
+        client.submit(header(f"c{number}"))
+        call = plain.begin()
+        if number == 25:
+            pinned.finish(held)
+        plain.finish(call)
+    assert pinned.begin().id == "waits"
+
+
+@pytest.mark.usefixtures("router")
 def test_a_draining_worker_gets_nothing_and_its_calls_wait(client: Client, new_worker: NewWorker) -> None:
     worker = new_worker().announce()
     client.submit(header("before"))

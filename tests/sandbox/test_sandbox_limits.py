@@ -75,8 +75,13 @@ def test_a_limit_holds_from_the_beginning_until_another_is_set(
 def test_what_is_held_already_is_no_limit(host: SandboxHost) -> None:
     sandbox = host.take()
     connection = started(sandbox)
-    result = call(connection, lambda: globals().setdefault("held", bytearray(b"x" * (100 * MIB))) and None)
-    assert result.error is None
+
+    def keep() -> None:
+        import sys
+
+        sys.held = bytearray(b"x" * (100 << 20))  # type: ignore[attr-defined]
+
+    assert call(connection, keep).error is None
 
     def go_on() -> None:
         sandbox.limit(memory_bytes=64 * MIB)

@@ -120,7 +120,9 @@ def test_nothing_is_left_after_down(tmp_path: Path, data_folder: Path) -> None:
     assert stack.run("status", "--json").returncode != 0
 
 
-def test_a_damaged_image_becomes_a_cold_start_of_the_same_call(tmp_path: Path, data_folder: Path) -> None:
+def test_a_damaged_image_becomes_a_cold_start_of_the_same_call_and_is_avoided_by_the_next(
+    tmp_path: Path, data_folder: Path
+) -> None:
     data = tmp_path / "data"
     shutil.copytree(data_folder, data, symlinks=True)
     generation = next(path.resolve() for path in (data / "generations" / "default").iterdir() if path.name == "current")
@@ -145,6 +147,18 @@ def test_a_damaged_image_becomes_a_cold_start_of_the_same_call(tmp_path: Path, d
         assert report.fallback is not None
         assert report.fallback.startswith("checkpoint_1: ")
         assert "starting cold" in stack.worker_log()
+
+        @remote
+        def pandas_name() -> str:
+            import pandas as pd
+
+            return pd.__name__
+
+        explained = pandas_name.explain()
+        assert "checkpoint_1" not in {start.checkpoint_id for start in explained.starts}
+        again = pandas_name.spawn()
+        assert again.result(timeout=60) == "pandas"
+        assert again.report().fallback is None
     finally:
         stack.down()
 

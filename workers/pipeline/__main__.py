@@ -1,10 +1,10 @@
 """``python -m workers.pipeline``: make a generation of a flavor, or find that it is there already."""
 
 import argparse
-import json
 import logging
 import os
 import platform
+import re
 import signal
 import sys
 import time
@@ -13,19 +13,23 @@ from pathlib import Path
 from types import FrameType
 
 from pydantic import ValidationError
+from redis.exceptions import RedisError
 from rich.console import Console
 from rich.logging import RichHandler
-from rich.table import Table
 
 import workers
-from readie.protocol.catalogue import Catalogue, Checkpoint
+from readie.connection import connect, without_password
+from readie.generations.publish import BusyError
 from readie.settings import FlavorSettings
-from workers.pipeline.build import Made, make_generation
+from readie.traffic import read_traffic
+from workers.pipeline.build import Order, make_generation
 from workers.pipeline.capture import CaptureError
+from workers.pipeline.corpus import Corpus, ImportSet, corpus, read_corpus
 from workers.pipeline.filesystem import host_python
-from workers.pipeline.flavor import FlavorError, read_flavor
+from workers.pipeline.flavor import MAX_CHECKPOINTS, Flavor, FlavorError, read_flavor
+from workers.pipeline.outcome import as_json, show
+from workers.pipeline.plan import Limits
 from workers.pipeline.progress import Progress
-from workers.pipeline.publish import BusyError
 from workers.sandbox.runsc import RunscError, find_runsc
 from workers.sandbox.sandbox import SandboxFailedError
 
@@ -35,16 +39,8 @@ class _UnableError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status: 0 done, 1 failed, 2 not possible here."""
-    parser = argparse.ArgumentParser(prog="python -m workers.pipeline", description=__doc__)
-    parser.add_argument(
-        "--flavors",
-        type=Path,
-        default=Path(workers.__path__[0]).parent / "flavors",
-        help="folder with a folder for each flavor (default: %(default)s)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    options = parser.parse_args(arguments)
+    """Run the command and return its exit status: 0 done, 1 failed, 2 not possible here or as asked."""
+    options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _stop)
     console = Console(stderr=True)
     logging.basicConfig(
@@ -54,19 +50,96 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = FlavorSettings()
         runsc = _require(settings)
-        flavor = read_flavor(options.flavors / settings.flavor, host_python().version)
-        made = make_generation(flavor, settings, runsc, Progress(console))
+        flavor = read_flavor(options.flavors / settings.flavor, host_python().version, options.extra)
+        order = Order(
+            _corpus(flavor, settings, options),
+            Limits(options.checkpoints, options.megabytes),
+            only_if_better=options.from_traffic,
+        )
+        made = make_generation(flavor, order, settings, runsc, Progress(console))
     except (_UnableError, ValidationError) as error:
         return _fail(console, error, 2)
-    except (FlavorError, CaptureError, BusyError, SandboxFailedError, RunscError, OSError) as error:
+    except (FlavorError, CaptureError, BusyError, SandboxFailedError, RunscError, RedisError, OSError) as error:
         return _fail(console, error, 1)
     except KeyboardInterrupt:
         return _fail(console, "stopped; the generation in use is as before", 130)
+    seconds = time.monotonic() - began
     if options.json:
-        sys.stdout.write(json.dumps(_summary(made, time.monotonic() - began), indent=2) + "\n")
+        sys.stdout.write(as_json(made, seconds))
     else:
-        _show(made, time.monotonic() - began)
+        show(made, seconds)
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    limits = Limits()
+    parser = argparse.ArgumentParser(prog="python -m workers.pipeline", description=__doc__)
+    parser.add_argument(
+        "--flavors",
+        type=Path,
+        default=Path(workers.__path__[0]).parent / "flavors",
+        help="folder with a folder for each flavor (default: %(default)s); READIE_FLAVOR names the one to build",
+    )
+    parser.add_argument(
+        "--extra",
+        action="append",
+        default=[],
+        type=_extra,
+        metavar="NAME",
+        help="install requirements-NAME.txt of the flavor too, and plan for corpus-NAME.jsonl too; may be repeated",
+    )
+    planned_for = parser.add_mutually_exclusive_group()
+    planned_for.add_argument(
+        "--corpus", type=Path, metavar="FILE", help="plan for the import sets in this JSON-lines file"
+    )
+    planned_for.add_argument(
+        "--from-traffic",
+        action="store_true",
+        help="plan for the calls that the routers have counted in Redis (READIE_REDIS_URL), and build only if it gains",
+    )
+    parser.add_argument(
+        "--checkpoints",
+        type=_up_to_most_checkpoints,
+        default=limits.checkpoints,
+        metavar="N",
+        help="most checkpoints besides the empty one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--megabytes",
+        type=float,
+        default=limits.megabytes,
+        metavar="MB",
+        help="most memory that all of them hold together, as planned (default: %(default)g)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    return parser
+
+
+def _extra(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
+        raise argparse.ArgumentTypeError(f"{name!r} is no name of an extra")
+    return name
+
+
+def _up_to_most_checkpoints(text: str) -> int:
+    if not text.isdecimal() or int(text) > MAX_CHECKPOINTS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {MAX_CHECKPOINTS}")
+    return int(text)
+
+
+def _corpus(flavor: Flavor, settings: FlavorSettings, options: argparse.Namespace) -> Corpus | None:
+    if flavor.plan:
+        if options.corpus or options.from_traffic:
+            raise FlavorError(f"flavor {flavor.name!r} fixes its checkpoints in flavor.toml; there is nothing to plan")
+        return None
+    if options.corpus:
+        return read_corpus(options.corpus)
+    if options.from_traffic:
+        redis = connect(settings.redis_url, name="readie-pipeline")
+        counted = read_traffic(redis, flavor.name)
+        source = f"the traffic counted in {without_password(settings.redis_url)}"
+        return corpus(source, (ImportSet(imports=names, weight=count) for names, count in counted.items()))
+    return read_corpus(*flavor.corpora)
 
 
 def _require(settings: FlavorSettings) -> Path:
@@ -87,59 +160,6 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 def _fail(console: Console, error: object, status: int) -> int:
     console.print(f"make generation: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
     return status
-
-
-def _cold_seconds(catalogue: Catalogue, checkpoint: Checkpoint) -> float:
-    return catalogue.cost.cold_base_seconds + sum(catalogue.modules[name].import_seconds for name in checkpoint.holds)
-
-
-def _summary(made: Made, seconds: float) -> dict[str, object]:
-    catalogue = made.generation.catalogue
-    return {
-        "generation": catalogue.generation,
-        "path": str(made.generation.path),
-        "reused": made.reused,
-        "seconds": round(seconds, 1),
-        "checkpoints": [
-            {
-                "id": checkpoint.id,
-                "imports": checkpoint.imported,
-                "megabytes": round(checkpoint.megabytes, 1),
-                "restore_seconds": round(checkpoint.restore_seconds, 4),
-                "cold_seconds": round(_cold_seconds(catalogue, checkpoint), 4),
-            }
-            for checkpoint in catalogue.checkpoints
-        ],
-    }
-
-
-def _show(made: Made, seconds: float) -> None:
-    catalogue = made.generation.catalogue
-    table = Table("checkpoint", "imports")
-    for title in ("MB", "restore ms", "cold ms", "times faster"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for checkpoint in catalogue.checkpoints:
-        cold = _cold_seconds(catalogue, checkpoint)
-        table.add_row(
-            checkpoint.id,
-            _shortened(checkpoint.imported),
-            f"{checkpoint.megabytes:.0f}",
-            f"{checkpoint.restore_seconds * 1000:.0f}",
-            f"{cold * 1000:.0f}",
-            f"{cold / checkpoint.restore_seconds:.1f}",
-        )
-    console = Console()
-    console.print(table)
-    state = "was there already" if made.reused else "is ready"
-    console.print(f"generation {catalogue.generation} {state} ({seconds:.0f} s)", highlight=False)
-    console.print(str(made.generation.path), highlight=False, soft_wrap=True)
-
-
-def _shortened(imports: Sequence[str]) -> str:
-    """Return the top-level names, each with how many of its submodules there are."""
-    tops = dict.fromkeys(name.partition(".")[0] for name in imports)
-    counts = {top: sum(name.startswith(f"{top}.") for name in imports) for top in tops}
-    return ", ".join(f"{top} (+{count})" if count else top for top, count in counts.items()) or "nothing"
 
 
 if __name__ == "__main__":

@@ -4,66 +4,60 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Final
 
-from readie.protocol.catalogue import Catalogue, Checkpoint, Module
-from readie.settings import FlavorSettings
-from workers.executor.wire import WIRE_VERSION
-from workers.generation import (
-    CATALOGUE,
-    CHECKPOINTS,
+from readie.generations.disk import (
     CURRENT,
-    MANIFEST,
-    META,
-    CheckpointMeta,
     Generation,
     GenerationError,
-    Identity,
-    ImageFile,
-    Manifest,
-    check,
     current_generation,
+    generation_folders,
     generations_folder,
-    host_cpu_features,
     load_generation,
-    read_meta,
+    verify,
 )
-from workers.pipeline import probe
-from workers.pipeline.capture import (
-    Restore,
-    capture,
-    refuse_equal_clones,
-    restore,
-    run,
-    start_cold,
-    time_cold_starts,
-)
-from workers.pipeline.cost import fit
-from workers.pipeline.digest import file_digest
+from readie.generations.models import ExpectedStart
+from readie.generations.publish import building_in, switch
+from readie.protocol.catalogue import Catalogue, Checkpoint
+from readie.settings import FlavorSettings
+from workers.executor.wire import WIRE_VERSION
+from workers.generation import Identity, check, host_cpu_features
+from workers.pipeline.corpus import Corpus
+from workers.pipeline.demand import Demand, expected
 from workers.pipeline.filesystem import Built, build_filesystem
-from workers.pipeline.flavor import Flavor
-from workers.pipeline.measure import Measurer, attribute, shared_packages, top_level
+from workers.pipeline.flavor import Flavor, FlavorError
+from workers.pipeline.installed import Installed
+from workers.pipeline.plan import Limits, plan
 from workers.pipeline.progress import Progress
-from workers.pipeline.publish import building_in, publish, staging, switch
 from workers.pipeline.runs import KnownRuns
+from workers.pipeline.survey import Calibration, Survey, calibrate, names_of, survey
+from workers.pipeline.write import Ingredients, write_generation
 from workers.sandbox.host import SandboxHost
 from workers.sandbox.runsc import RunscOptions
-from workers.sandbox.sandbox import ImportReport
 from workers.sandbox.shape import sandbox_shape
 
 logger = logging.getLogger(__name__)
 
 PLATFORM: Final = RunscOptions.platform
-RESTORES_PER_CHECKPOINT: Final = 7
-COLD_STARTS: Final = 5
 
 _RUN_DIR: Final = Path("/run/readie")
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """Raised when generations are made in another way from the same inputs."""
+_LEAST_GAIN: Final = 0.01
+"""A plan that is better than what is there by a smaller share is not worth a build: predictions are not that exact."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a generation is made for."""
+
+    corpus: Corpus | None
+    """``None``: the flavor fixes what the checkpoints import."""
+    limits: Limits
+    only_if_better: bool = False
+    """Keep the current generation unless the new plan is better for ``corpus``."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +67,17 @@ class Made:
     generation: Generation
     reused: bool
     """Whether it was there already."""
+    expected: ExpectedStart | None
+    """Over the corpus it was ordered for."""
 
 
-@dataclass(frozen=True)
-class _Image:
-    meta: CheckpointMeta
-    megabytes: float
-    loaded: frozenset[str]
-    restore_seconds: float
-    """Median."""
-
-
-def make_generation(flavor: Flavor, settings: FlavorSettings, runsc: Path, progress: Progress) -> Made:
+def make_generation(flavor: Flavor, order: Order, settings: FlavorSettings, runsc: Path, progress: Progress) -> Made:
     """Make a generation of ``flavor`` and switch to it, or to one made earlier from the very same inputs.
 
     Raises ``FlavorError``, ``CaptureError``, ``BusyError``, ``SandboxFailedError``, ``RunscError`` or ``OSError``;
     ``current`` then leads to where it did before, and what was half done is removed, by the next run at the latest.
     """
+    _check_gpu(flavor, settings)
     data = settings.data.resolve()
     folder = generations_folder(data, flavor.name)
     with building_in(folder):
@@ -104,30 +92,24 @@ def make_generation(flavor: Flavor, settings: FlavorSettings, runsc: Path, progr
         run_dir = _RUN_DIR / f"pipeline-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
         with SandboxHost(run_dir, runsc, built.filesystem, shape, platform=PLATFORM) as host:
             identity = _identity(host, built)
-            found = _find(folder, identity, _inputs_digest(identity, flavor.plan))
-            if found is not None:
-                made = Made(found, reused=True)
-            else:
-                known = KnownRuns(
-                    data / "measurements" / f"{flavor.name}.json", built.filesystem.packages, identity.runsc_version
-                )
-                try:
-                    made = Made(_build(folder, flavor, host, identity, known, progress), reused=False)
-                finally:
-                    known.save()
-        if current_generation(data, flavor.name) != made.generation.path:
-            switch(folder / CURRENT, made.generation.path.name)
-    return made
+            generation = _find(folder, identity, _inputs_digest(identity, flavor, order))
+            reused = generation is not None
+            if generation is None:
+                generation = _build(folder, data, flavor, order, host, identity, progress)
+                reused = generation.path == current_generation(data, flavor.name)
+        if current_generation(data, flavor.name) != generation.path:
+            switch(folder / CURRENT, generation.path.name)
+    return Made(generation, reused, expected(generation.catalogue, order.corpus) if order.corpus else None)
 
 
-def verify(generation: Generation) -> list[str]:
-    """Return what is wrong with the files of ``generation``, by content; empty when all is as it was written."""
-    problems = [f"{checkpoint_id}: {reason}" for checkpoint_id, reason in generation.dropped.items()]
-    for checkpoint_id, image in generation.checkpoints.items():
-        for name, file in read_meta(image).files.items():
-            if file_digest(image / name) != file.sha256:
-                problems.append(f"{checkpoint_id}: the content of {name} has changed")
-    return problems
+def _check_gpu(flavor: Flavor, settings: FlavorSettings) -> None:
+    given = settings.sandbox_gpu != "none"
+    if flavor.gpu != given:
+        wanted = "gives its sandboxes GPUs" if flavor.gpu else "gives its sandboxes no GPU"
+        raise FlavorError(
+            f"flavor {flavor.name!r} {wanted} (gpu in flavor.toml), but SANDBOX_GPU is {settings.sandbox_gpu!r}; "
+            "change one of them"
+        )
 
 
 def _identity(host: SandboxHost, built: Built) -> Identity:
@@ -142,7 +124,7 @@ def _identity(host: SandboxHost, built: Built) -> Identity:
     )
 
 
-def _inputs_digest(identity: Identity, plan: Sequence[Sequence[str]]) -> str:
+def _inputs_digest(identity: Identity, flavor: Flavor, order: Order) -> str:
     inputs = {
         "format": _FORMAT,
         "runsc_version": identity.runsc_version,
@@ -150,141 +132,103 @@ def _inputs_digest(identity: Identity, plan: Sequence[Sequence[str]]) -> str:
         "filesystem_digest": identity.filesystem_digest,
         "platform": identity.platform,
         "wire_version": identity.wire_version,
-        "plan": plan,
+        "plan": [order.corpus.digest, asdict(order.limits)] if order.corpus else flavor.plan,
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def _find(folder: Path, identity: Identity, inputs: str) -> Generation | None:
     """Return the newest generation that was made from ``inputs``, fits this machine and is whole."""
-    for manifest in sorted(folder.glob(f"*/{MANIFEST}"), reverse=True):
-        if manifest.parent.is_symlink() or manifest.parent.name.startswith("."):
-            continue
+    for path in generation_folders(folder):
         try:
-            generation = load_generation(manifest.parent.resolve())
+            generation = load_generation(path.resolve())
         except GenerationError as error:
             logger.warning("%s", error)
             continue
         if generation.manifest.inputs_digest != inputs or check(generation, identity):
             continue
         if problems := verify(generation):
-            logger.warning("%s is damaged and not used: %s", manifest.parent.name, "; ".join(problems))
+            logger.warning("%s is damaged and not used: %s", path.name, "; ".join(problems))
             continue
         return generation
     return None
 
 
 def _build(  # noqa: PLR0917
-    folder: Path, flavor: Flavor, host: SandboxHost, identity: Identity, known: KnownRuns, progress: Progress
+    folder: Path, data: Path, flavor: Flavor, order: Order, host: SandboxHost, identity: Identity, progress: Progress
 ) -> Generation:
-    inputs = _inputs_digest(identity, flavor.plan)
-    created_at = datetime.now(UTC).replace(microsecond=0)
-    generation_id = f"{created_at:%Y%m%dT%H%M%S}-{inputs[:8]}"
-    plan = ((), *flavor.plan)
-    with staging(folder) as staged:
-        images = _capture_all(staged / CHECKPOINTS, plan, host, progress)
-        modules = _measure(flavor, host, known, progress)
-        catalogue = Catalogue(
-            generation=generation_id,
-            flavor=flavor.name,
-            python=identity.python,
-            filesystem_digest=identity.filesystem_digest,
-            cost=fit(
-                [(image.megabytes, image.restore_seconds) for image in images],
-                time_cold_starts(host, COLD_STARTS),
-            ),
-            modules=modules,
-            checkpoints=tuple(
-                Checkpoint(
-                    id=image.meta.checkpoint_id,
-                    imported=image.meta.imports,
-                    holds=tuple(sorted(image.loaded & modules.keys())),
-                    megabytes=image.megabytes,
-                    restore_seconds=image.restore_seconds,
-                )
-                for image in images
-            ),
-        )
-        manifest = Manifest(
-            generation=generation_id,
-            flavor=flavor.name,
-            created_at=created_at,
-            runsc_version=identity.runsc_version,
-            fingerprint=identity.fingerprint,
-            command=host.shape.command,
-            wire_version=identity.wire_version,
-            python_path=host.shape.command[0],
-            python=identity.python,
-            overlay=host.shape.overlay,
-            network=host.shape.network,
-            gpu=host.shape.gpu,
-            platform=identity.platform,
-            filesystem_digest=identity.filesystem_digest,
-            cpu_features=_needed_cpu_features(host, identity),
-            checkpoints=tuple(image.meta.checkpoint_id for image in images),
-            inputs_digest=inputs,
-        )
-        (staged / CATALOGUE).write_text(catalogue.model_dump_json(indent=2) + "\n")
-        (staged / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n")
-        publish(staged, folder / generation_id)
-    return load_generation(folder / generation_id)
-
-
-def _capture_all(
-    checkpoints: Path, plan: Sequence[Sequence[str]], host: SandboxHost, progress: Progress
-) -> list[_Image]:
-    reports: dict[str, ImportReport] = {}
-    with progress.stage("capturing", len(plan)) as advance:
-        for number, imports in enumerate(plan):
-            checkpoint_id = f"checkpoint_{number}"
-            reports[checkpoint_id] = capture(host, imports, checkpoints / checkpoint_id)
-            advance(checkpoint_id)
-    restores: dict[str, list[Restore]] = {checkpoint_id: [] for checkpoint_id in reports}
-    with progress.stage("restoring", len(plan) * RESTORES_PER_CHECKPOINT) as advance:
-        # In turn, so that what else the machine does for a while burdens all of them alike.
-        for _ in range(RESTORES_PER_CHECKPOINT):
-            for checkpoint_id, taken in restores.items():
-                taken.append(restore(host, checkpoints / checkpoint_id))
-                advance(checkpoint_id)
-    images = []
-    for (checkpoint_id, report), imports in zip(reports.items(), plan, strict=True):
-        refuse_equal_clones(checkpoint_id, restores[checkpoint_id])
-        meta = _describe(checkpoints / checkpoint_id, checkpoint_id, imports, host)
-        (checkpoints / checkpoint_id / META).write_text(meta.model_dump_json(indent=2) + "\n")
-        seconds = median(taken.seconds for taken in restores[checkpoint_id])
-        images.append(_Image(meta, report.anonymous_mb, frozenset(report.loaded), seconds))
-    return images
-
-
-def _measure(flavor: Flavor, host: SandboxHost, known: KnownRuns, progress: Progress) -> dict[str, Module]:
-    measurer = Measurer(host, known)
-    planned = {name for imports in flavor.plan for name in imports}
-    with progress.stage("measuring planned imports", len(top_level(planned))) as advance:
-        runs = measurer.import_all(planned, advance)
-    names = planned | shared_packages(runs, host.filesystem.packages)
-    with progress.stage("measuring what they share", len(top_level(names))) as advance:
-        return attribute(measurer.import_all(names, advance))
-
-
-def _describe(image: Path, checkpoint_id: str, imports: Sequence[str], host: SandboxHost) -> CheckpointMeta:
-    return CheckpointMeta(
-        checkpoint_id=checkpoint_id,
-        runsc_version=host.runsc_version,
-        fingerprint=host.fingerprint,
-        filesystem_digest=host.filesystem.digest,
-        imports=tuple(imports),
-        files={
-            file.name: ImageFile(size_bytes=file.stat().st_size, sha256=file_digest(file))
-            for file in sorted(image.iterdir())
-        },
-    )
-
-
-def _needed_cpu_features(host: SandboxHost, identity: Identity) -> tuple[str, ...]:
-    # What the captured processes could see and so may have chosen their code by; the host's kernel lists names of its
-    # own besides, which change with its version and mean nothing to an image.
-    sandbox, connection = start_cold(host)
+    installed = Installed(host.filesystem.packages)
+    known = KnownRuns(data / "measurements" / f"{flavor.name}.json", installed, identity.runsc_version)
+    wanted = names_of(order.corpus) if order.corpus else frozenset(name for names in flavor.plan for name in names)
     try:
-        return tuple(sorted(identity.cpu_features & set(run(connection, probe.cpu_features))))
+        found = survey(host, installed, known, wanted, progress)
     finally:
-        host.discard(sandbox)
+        known.save()
+    sets: Sequence[Sequence[str]] = flavor.plan
+    if order.corpus is not None:
+        current = _current(data, flavor, identity)
+        sets, keep = _plan(order, host, found, current, progress)
+        if keep and current is not None:
+            return current
+    ingredients = Ingredients(
+        flavor=flavor,
+        sets=sets,
+        most=order.limits.checkpoints,
+        survey=found,
+        corpus=order.corpus,
+        identity=identity,
+        inputs_digest=_inputs_digest(identity, flavor, order),
+    )
+    return write_generation(folder, ingredients, host, progress)
+
+
+def _plan(
+    order: Order, host: SandboxHost, found: Survey, current: Generation | None, progress: Progress
+) -> tuple[list[tuple[str, ...]], bool]:
+    """Return what to capture, and whether the current generation is as good."""
+    assert order.corpus is not None
+    demand = Demand(found.modules, order.corpus)
+    calibrated = calibrate(host, demand, found.unfit, progress)
+    planned = plan(
+        demand,
+        calibrated.cost,
+        empty_megabytes=calibrated.empty_megabytes,
+        limits=order.limits,
+        unfit=found.unfit,
+    )
+    progress.say(
+        f"planned {len(planned.sets)} checkpoints for {len(order.corpus.sets)} import sets of {order.corpus.source}: "
+        f"mean predicted start {planned.mean_seconds:.3f} s, cold {demand.mean_cold(calibrated.cost):.3f} s"
+    )
+    as_good = False
+    if current is not None:
+        today = expected(_in_terms_of(found, calibrated, current.catalogue), order.corpus).planned_seconds
+        as_good = order.only_if_better and planned.mean_seconds > today * (1 - _LEAST_GAIN)
+        verdict = "; that is as good, so nothing is built" if as_good else ""
+        progress.say(f"today's generation {current.manifest.generation}: {today:.3f} s{verdict}")
+    return [planned_set.names for planned_set in planned.sets], as_good
+
+
+def _in_terms_of(found: Survey, calibrated: Calibration, catalogue: Catalogue) -> Catalogue:
+    """Return ``catalogue`` with costs and sizes as a plan has them, so that only the choice of modules differs."""
+
+    def megabytes(checkpoint: Checkpoint) -> float:
+        held = found.modules.keys() & set(checkpoint.holds)
+        return calibrated.empty_megabytes + sum(found.modules[name].megabytes for name in held)
+
+    checkpoints = tuple(
+        checkpoint.model_copy(update={"megabytes": megabytes(checkpoint)}) for checkpoint in catalogue.checkpoints
+    )
+    return catalogue.model_copy(update={"modules": found.modules, "cost": calibrated.cost, "checkpoints": checkpoints})
+
+
+def _current(data: Path, flavor: Flavor, identity: Identity) -> Generation | None:
+    """Return the current generation if a worker on this machine can use it."""
+    path = current_generation(data, flavor.name)
+    if path is None:
+        return None
+    try:
+        generation = load_generation(path)
+    except GenerationError:
+        return None
+    return None if check(generation, identity) else generation

@@ -32,13 +32,21 @@ cloudpickle.register_pickle_by_value(probe)
 
 
 class CaptureError(Exception):
-    """A checkpoint can't be taken or must not be used; the text says why."""
+    """A checkpoint can't be taken or must not be used; the text says why.
+
+    ``failed`` are the imports that raised an error, where it is these.
+    """
+
+    def __init__(self, reason: str, failed: Sequence[str] = ()) -> None:
+        super().__init__(reason)
+        self.failed = tuple(failed)
 
 
 def capture(host: SandboxHost, imports: Sequence[str], image: Path) -> ImportReport:
     """Write the image of an executor that has imported ``imports`` into the folder ``image``; a second try is made.
 
-    Raises ``CaptureError`` when both fail, or at once when a module can't be imported or leaves a socket open.
+    Raises ``CaptureError`` when both fail, or at once when a module can't be imported or leaves a socket open; the
+    folder is then empty.
     """
     for attempt in range(1, _CAPTURE_ATTEMPTS + 1):
         sandbox = host.take()
@@ -49,7 +57,7 @@ def capture(host: SandboxHost, imports: Sequence[str], image: Path) -> ImportRep
             sandbox.checkpoint(image, timeout=_CHECKPOINT_SECONDS)
             return report
         except SandboxFailedError as error:
-            _remove_files(image)
+            remove_files(image)
             if attempt == _CAPTURE_ATTEMPTS:
                 raise CaptureError(f"{image.name}: {error.reason}\n{error.log_tail}".strip()) from error
             logger.warning("%s: %s; trying once more", image.name, error.reason)
@@ -66,6 +74,8 @@ class Restore:
     """Until the executor was connected."""
     drawn: Mapping[str, str]
     """What this clone drew from each of its generators of random numbers and names."""
+    threads: tuple[str, ...] = ()
+    """Python threads that it has besides the main one."""
 
 
 def restore(host: SandboxHost, image: Path) -> Restore:
@@ -75,15 +85,18 @@ def restore(host: SandboxHost, image: Path) -> Restore:
         sandbox.restore(image, timeout=_RESTORE_SECONDS)
         connection = sandbox.wait_ready(timeout=_READY_SECONDS)
         seconds = sandbox.phases["restore_seconds"] + sandbox.phases["connect_seconds"]
-        return Restore(seconds, run(connection, probe.draw))
+        threads = run(connection, probe.running_threads)
+        return Restore(seconds, run(connection, probe.draw), tuple(threads))
     except SandboxFailedError as error:
         raise CaptureError(f"{image.name} was taken but can't be restored: {error.reason}\n{error.log_tail}") from error
     finally:
         host.discard(sandbox)
 
 
-def refuse_equal_clones(checkpoint_id: str, restores: Sequence[Restore]) -> None:
-    """Raise ``CaptureError`` when two clones of an image have drawn the same number or name."""
+def refuse_clones(checkpoint_id: str, restores: Sequence[Restore]) -> None:
+    """Raise ``CaptureError`` when clones of an image have drawn the same number or name, or have threads."""
+    if threads := sorted({name for clone in restores for name in clone.threads}):
+        raise CaptureError(f"{checkpoint_id}: the snapshot has threads of Python: {', '.join(threads)}")
     drawn = [clone.drawn for clone in restores]
     names = sorted({name for values in drawn for name in values})
     if equal := [name for name in names if max(Counter(values.get(name) for values in drawn).values()) > 1]:
@@ -143,7 +156,7 @@ class _PlainData(pickle.Unpickler):
 def _refuse_unfit(checkpoint_id: str, report: ImportReport) -> None:
     if report.failed:
         reasons = "; ".join(f"{name} ({error})" for name, error in report.failed.items())
-        raise CaptureError(f"{checkpoint_id}: can't be imported: {reasons}")
+        raise CaptureError(f"{checkpoint_id}: can't be imported: {reasons}", tuple(report.failed))
     if report.sockets:
         # A connection of the snapshot would be one that no longer exists after a restore.
         raise CaptureError(
@@ -151,6 +164,7 @@ def _refuse_unfit(checkpoint_id: str, report: ImportReport) -> None:
         )
 
 
-def _remove_files(image: Path) -> None:
+def remove_files(image: Path) -> None:
+    """Empty the folder of an image."""
     for file in image.glob("*"):
         file.unlink()

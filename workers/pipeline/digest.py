@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from readie.generations.disk import file_digest
 from workers.pipeline.libraries import host_libraries
 
 LIBRARY_FOLDERS: Final = tuple(
@@ -46,12 +47,6 @@ def filesystem_digest(*, python: Path, prefix: Path, python_version: str, packag
 def tree_digest(folder: Path) -> str:
     """Return the SHA-256, hexadecimal, of every file below ``folder`` with its path in it, byte code left out."""
     return _digest(_hashed(dict(_tree(folder))))
-
-
-def file_digest(path: Path) -> str:
-    """Return the SHA-256, hexadecimal, of a file's content."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _tree(top: Path, without: frozenset[str] = frozenset()) -> Iterator[tuple[str, Path]]:

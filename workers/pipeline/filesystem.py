@@ -12,11 +12,12 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from readie.generations.disk import file_digest
+from readie.generations.publish import building_in, publish, staging, switch
 from readie.protocol.call import Message
 from workers.pipeline import uv
-from workers.pipeline.digest import file_digest, filesystem_digest, tree_digest
+from workers.pipeline.digest import filesystem_digest, tree_digest
 from workers.pipeline.flavor import Flavor
-from workers.pipeline.publish import building_in, publish, staging, switch
 from workers.sandbox.filesystem import (
     EXECUTOR,
     PACKAGES,

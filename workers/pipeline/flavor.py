@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -11,7 +12,6 @@ from pydantic import Field, StringConstraints, ValidationError
 from readie.protocol.call import Message
 
 DESCRIPTION: Final = "flavor.toml"
-REQUIREMENTS: Final = "requirements.txt"
 MAX_CHECKPOINTS: Final = 15
 """Besides the empty one."""
 
@@ -34,7 +34,10 @@ class Description(Message):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     python: str | None = Field(default=None, pattern=r"^\d+\.\d+$")
     """``major.minor`` it must be built with; without it, that of the Python which runs the pipeline."""
-    checkpoint: tuple[PlannedCheckpoint, ...] = Field(max_length=MAX_CHECKPOINTS)
+    gpu: bool = False
+    """Whether its sandboxes are given the host's GPUs."""
+    checkpoint: tuple[PlannedCheckpoint, ...] = Field(default=(), max_length=MAX_CHECKPOINTS)
+    """What the checkpoints import; without any, that is planned for a corpus."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +47,34 @@ class Flavor:
     folder: Path
     name: str
     plan: tuple[tuple[str, ...], ...]
-    """What each checkpoint imports; the empty ``checkpoint_0`` is not listed."""
+    """What each checkpoint imports, without the empty ``checkpoint_0``; none: to be planned for a corpus."""
+    gpu: bool = False
+    extras: tuple[str, ...] = ()
+    """Optional parts that are installed too, sorted."""
 
     @property
-    def requirements(self) -> Path:
-        """What is to be installed."""
-        return self.folder / REQUIREMENTS
+    def requirements(self) -> tuple[Path, ...]:
+        """What is to be installed: ``requirements.txt``, and ``requirements-<extra>.txt`` of each extra."""
+        return self._files("requirements", ".txt")
+
+    @property
+    def lock(self) -> Path:
+        """Exact versions of ``requirements``."""
+        return self.folder / f"{'-'.join(['requirements', *self.extras])}.lock"
+
+    @property
+    def corpora(self) -> tuple[Path, ...]:
+        """Import sets to plan for: ``corpus.jsonl``, and ``corpus-<extra>.jsonl`` of the extras that have one."""
+        shipped, *of_extras = self._files("corpus", ".jsonl")
+        return (shipped, *(path for path in of_extras if path.exists()))
+
+    def _files(self, stem: str, suffix: str) -> tuple[Path, ...]:
+        names = [stem, *(f"{stem}-{extra}" for extra in self.extras)]
+        return tuple(self.folder / f"{name}{suffix}" for name in names)
 
 
-def read_flavor(folder: Path, python: str) -> Flavor:
-    """Read the flavor in ``folder``, to be built with a Python of version ``python`` (``major.minor``).
+def read_flavor(folder: Path, python: str, extras: Iterable[str] = ()) -> Flavor:
+    """Read the flavor in ``folder`` with these ``extras``, to be built with Python ``python`` (``major.minor``).
 
     Raises ``FlavorError`` when a file is missing or wrong, or the flavor is for another Python.
     """
@@ -72,12 +93,22 @@ def read_flavor(folder: Path, python: str) -> Flavor:
     if description.python not in (None, python):
         raise FlavorError(f"{path} is for Python {description.python}; run this with that one instead of {python}")
     flavor = Flavor(
-        folder.absolute(), description.name, tuple(checkpoint.imports for checkpoint in description.checkpoint)
+        folder.absolute(),
+        description.name,
+        tuple(checkpoint.imports for checkpoint in description.checkpoint),
+        description.gpu,
+        tuple(sorted(set(extras))),
     )
-    try:
-        requirements = flavor.requirements.read_text(encoding="utf-8")
-    except OSError as error:
-        raise FlavorError(f"{flavor.requirements} can't be read: {error.strerror}") from error
-    if not re.search(r"^\s*cloudpickle\b", requirements, re.MULTILINE | re.IGNORECASE):
-        raise FlavorError(f"{flavor.requirements} must list cloudpickle: calls and results are pickled with it")
+    _check_requirements(flavor)
     return flavor
+
+
+def _check_requirements(flavor: Flavor) -> None:
+    requirements = ""
+    for path in flavor.requirements:
+        try:
+            requirements += path.read_text(encoding="utf-8") + "\n"
+        except OSError as error:
+            raise FlavorError(f"{path} can't be read: {error.strerror}") from error
+    if not re.search(r"^\s*cloudpickle\b", requirements, re.MULTILINE | re.IGNORECASE):
+        raise FlavorError(f"{flavor.requirements[0]} must list cloudpickle: calls and results are pickled with it")

@@ -3,36 +3,48 @@
 import hashlib
 import json
 import sys
-from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from readie.protocol.call import Message
+from workers.pipeline.installed import Installed
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+
+
+class ImportRun(Message):
+    """One module imported in a process of its own, which had imported ``after`` before and nothing else."""
+
+    after: str | None = None
+    """A module above this one in name; ``None``: a bare executor."""
+    own_seconds: dict[str, float] = Field(default_factory=dict)
+    """Of every module this loaded, without the imports inside it."""
+    megabytes: float = 0.0
+    """Anonymous memory that the process gained (10^6 bytes)."""
+    loaded: tuple[str, ...] = ()
+    """What ``sys.modules`` gained."""
+    error: str | None = None
+    """Why it can't be imported."""
+    unfit: str | None = None
+    """Why no image may hold it: what it leaves running or open."""
 
 
 @dataclass(frozen=True)
-class ImportRun:
-    """One module imported in a fresh process."""
+class Whole:
+    """All that importing one module from nothing loads, and why it may not be in an image."""
 
-    own_seconds: dict[str, float]
-    """Of every module this loaded, without the imports inside it."""
-    megabytes: float
-    """Anonymous memory that the process gained."""
     loaded: frozenset[str]
+    unfit: str | None
 
 
 class _Entry(Message):
     versions: dict[str, str]
     """Distributions that the import used."""
-    own_seconds: dict[str, float]
-    megabytes: float
-    loaded: tuple[str, ...]
+    run: ImportRun
 
 
 class _File(Message):
@@ -46,48 +58,50 @@ class KnownRuns:
     One is used again while every distribution it involved has the same version, and Python, runsc and CPU are the same.
     """
 
-    def __init__(self, path: Path, packages: Path, runsc_version: str) -> None:
+    def __init__(self, path: Path, installed: Installed, runsc_version: str) -> None:
         self._path = path
-        self._versions, self._owners = _installed(packages)
+        self._installed = installed
         self._environment = _environment(runsc_version)
         self._entries = _read(path, self._environment)
 
     def get(self, name: str) -> ImportRun | None:
         """Return what is known of ``name``, or ``None``."""
         entry = self._entries.get(name)
-        if entry is None or any(self._versions.get(owner) != version for owner, version in entry.versions.items()):
+        if entry is None or not self._holds(entry):
             return None
-        return ImportRun(entry.own_seconds, entry.megabytes, frozenset(entry.loaded))
+        return entry.run
 
     def put(self, name: str, run: ImportRun) -> None:
         """Keep ``run``; ``save`` writes it."""
-        owners = {owner for loaded in run.loaded for owner in self._owners.get(loaded.partition(".")[0], ())}
-        self._entries[name] = _Entry(
-            versions={owner: self._versions[owner] for owner in sorted(owners)},
-            own_seconds=run.own_seconds,
-            megabytes=run.megabytes,
-            loaded=tuple(sorted(run.loaded)),
-        )
+        used = {loaded.partition(".")[0] for loaded in (name, *run.loaded)}
+        owners = {owner for top in used for owner in self._installed.owners.get(top, ())}
+        versions = {owner: self._installed.versions[owner] for owner in sorted(owners)}
+        self._entries[name] = _Entry(versions=versions, run=run)
 
     def save(self) -> None:
         """Write what is known, less what no longer holds."""
-        entries = {name: entry for name, entry in self._entries.items() if self.get(name) is not None}
+        entries = {name: entry for name, entry in self._entries.items() if self._holds(entry)}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         draft = self._path.with_name(f".{self._path.name}")
-        draft.write_text(_File(environment=self._environment, entries=entries).model_dump_json())
+        draft.write_text(_File(environment=self._environment, entries=entries).model_dump_json(exclude_defaults=True))
         draft.rename(self._path)
 
+    def _holds(self, entry: _Entry) -> bool:
+        if any(self._installed.versions.get(owner) != version for owner, version in entry.versions.items()):
+            return False
+        return entry.run.after is None or self.get(entry.run.after) is not None
 
-def _installed(packages: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
-    """Return the version of each distribution, and for each top-level module the distributions it comes from."""
-    versions: dict[str, str] = {}
-    owners: dict[str, set[str]] = defaultdict(set)
-    for distribution in distributions(path=[str(packages)]):
-        name = distribution.metadata["Name"]
-        versions[name] = distribution.version
-        for file in distribution.files or ():
-            owners[file.parts[0].partition(".")[0]].add(name)
-    return versions, owners
+
+def whole(runs: Mapping[str, ImportRun]) -> dict[str, Whole]:
+    """Return for each of ``runs`` that could be imported what it loads in all; those they came after are among them."""
+    done: dict[str, Whole] = {}
+    for name in sorted(runs):  # those above in name come first
+        run = runs[name]
+        if run.error is not None:
+            continue
+        above = done[run.after] if run.after is not None else Whole(frozenset(), None)
+        done[name] = Whole(above.loaded | frozenset(run.loaded), run.unfit or above.unfit)
+    return done
 
 
 def _environment(runsc_version: str) -> str:

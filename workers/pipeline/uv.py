@@ -11,12 +11,8 @@ from typing import Final
 
 from workers.pipeline.flavor import Flavor, FlavorError
 
-LOCK: Final = "requirements.lock"
-
 _OLDEST_PYTHON: Final = "3.11"
-_HEADER: Final = (
-    "# Pinned by `make generation` from requirements.txt (sha256 {digest}); keep it under version control.\n"
-)
+_HEADER: Final = "# Pinned by `make generation` from {names} (sha256 {digest}); keep it under version control.\n"
 
 
 def locked(flavor: Flavor) -> Path:
@@ -25,18 +21,19 @@ def locked(flavor: Flavor) -> Path:
     Versions that the old lock has and the requirements still allow are kept. Raises ``FlavorError`` when uv can't
     resolve the requirements.
     """
-    lock = flavor.folder / LOCK
-    header = _HEADER.format(digest=hashlib.sha256(flavor.requirements.read_bytes()).hexdigest())
+    lock = flavor.lock
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in flavor.requirements)).hexdigest()
+    header = _HEADER.format(names=" and ".join(path.name for path in flavor.requirements), digest=digest)
     before = lock.read_text(encoding="utf-8") if lock.exists() else ""
     if before.startswith(header):
         return lock
     # uv reads the versions to keep from the file that it is to write.
-    draft = lock.with_name(f".{LOCK}.{os.getpid()}")
+    draft = lock.with_name(f".{lock.name}.{os.getpid()}")
     draft.write_text(before, encoding="utf-8")
     try:
         _run(
             "pip", "compile", "--universal", "--generate-hashes", "--no-header", "--no-annotate",
-            "--python-version", _OLDEST_PYTHON, "--output-file", str(draft), str(flavor.requirements),
+            "--python-version", _OLDEST_PYTHON, "--output-file", str(draft), *map(str, flavor.requirements),
         )  # fmt: skip
         draft.write_text(header + draft.read_text(encoding="utf-8"), encoding="utf-8")
         draft.rename(lock)

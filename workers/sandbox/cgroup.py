@@ -106,8 +106,9 @@ class _Version1(Cgroup):
         self._watcher = watcher
         self._exhausted = exhausted
         self._was_exhausted = False
-        # What is swapped out would not count.
-        (memory / "memory.swappiness").write_text("0")
+        with contextlib.suppress(FileNotFoundError):  # a kernel without swap
+            # What is swapped out would not count.
+            (memory / "memory.swappiness").write_text("0")
         self._event: int | None = watcher.watch(memory, self._memory_ended)
 
     def limit_memory(self, memory_bytes: int | None) -> None:

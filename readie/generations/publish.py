@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from readie.errors import ReadieError
+
 _STAGING: Final = ".staging-"
 _LOCK: Final = ".lock"
 
 
-class BusyError(Exception):
+class BusyError(ReadieError):
     """Another process builds in this folder."""
 
 
