@@ -139,6 +139,14 @@ def all_processes() -> Iterator[Process]:
             yield process
 
 
+def arguments(pid: int) -> list[bytes]:
+    """Return a process's command line, the program first; empty when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def reap() -> Iterator[tuple[int, int]]:
     """Yield pid and exit code (negative: the signal) of each child that has ended, adopted ones as well."""
     while True:

@@ -1,16 +1,17 @@
 """Stopping a stack, whatever is left of it."""
 
+import contextlib
 import logging
+import os
+import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .processes import Process, is_alive, send, wait_gone
+from .processes import Process, all_processes, arguments, is_alive, send, wait_gone
 from .state import Role, StackError, StackState, living, owning, read_state, remove_state
 
 STOP_ORDER: Final[tuple[tuple[Role, float], ...]] = (("worker", 30.0), ("router", 10.0), ("redis", 20.0))
@@ -65,11 +66,32 @@ def remove_sandboxes(run: Path) -> None:
     """
     if not run.is_dir():
         return
-    # The worker's own program knows how: it does the same when it starts where another was killed.
-    command = [sys.executable, "-P", "-m", "workers.sandbox.run_folder", str(run)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        _log.error("what killed workers left in %s could not be removed: %s", run, done.stderr.strip())
+    # Each process of a sandbox is told in its --root flag where in that folder it keeps its state.
+    mark = b"--root=" + os.fsencode(run) + b"/"
+    left = [process for process in all_processes() if any(a.startswith(mark) for a in arguments(process.pid))]
+    for process in left:
+        send(process, signal.SIGKILL)
+    wait_gone(left, _KILL_SECONDS)
+    for record in run.glob("*/*/cgroups"):
+        _remove_control_groups(Path(line) for line in record.read_text().splitlines())
+    shutil.rmtree(run)
+
+
+def _remove_control_groups(folders: Iterable[Path]) -> None:
+    """Remove the folders in which a worker made control groups; what ran in these is gone, or about to go."""
+    deadline = time.monotonic() + _KILL_SECONDS
+    for folder in folders:
+        for group in (*folder.glob("*/"), folder):
+            while group.is_dir():
+                try:
+                    group.rmdir()
+                except OSError as error:
+                    if time.monotonic() > deadline:
+                        _log.error("control group %s can't be removed: %s", group, error.strerror)
+                        break
+                    time.sleep(0.01)
+        with contextlib.suppress(OSError):  # it is common to all workers, and goes with the last
+            folder.parent.rmdir()
 
 
 def stop_stack(home: Path, on_stopping: Callable[[str], None] = lambda _: None) -> Stopped | None:

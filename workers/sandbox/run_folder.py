@@ -1,7 +1,4 @@
-"""A folder for sandboxes' files, owned by one process at a time.
-
-``python -m workers.sandbox.run_folder FOLDER`` removes a folder of such folders and all that is left in them.
-"""
+"""A folder for sandboxes' files, owned by one process at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import shutil
-import sys
 from pathlib import Path
 
 from workers.sandbox.cgroup import remove_leftover_cgroups
@@ -31,14 +27,6 @@ def own(run_dir: Path) -> int:
     return descriptor
 
 
-def remove_all(folder: Path) -> None:
-    """Remove a folder of run folders with all sandboxes below it; their workers have ended."""
-    for run_dir in folder.iterdir():
-        if run_dir.is_dir():
-            remove_leftovers(run_dir)
-    shutil.rmtree(folder)
-
-
 def remove_leftovers(run_dir: Path) -> None:
     """Remove all sandboxes below ``run_dir``; the caller owns it, so they are nobody's."""
     kill_processes_under(run_dir)
@@ -47,7 +35,3 @@ def remove_leftovers(run_dir: Path) -> None:
         if entry.is_dir():
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(entry)
-
-
-if __name__ == "__main__":
-    remove_all(Path(sys.argv[1]))
