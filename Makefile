@@ -17,9 +17,18 @@ demo: ## set up, start a small cluster, run examples/quickstart.py restored and 
 	@scripts/setup
 	@scripts/demo
 
-generation: ## build a generation of checkpoints (root)
+# Settings of `make generation`: how many checkpoints besides the empty one, their size together, what to plan for (a
+# file of import sets, or `traffic` for what the routers counted; without it the flavor's own corpus), extras such as torch.
+CHECKPOINTS ?= 15
+MEGABYTES ?= 4096
+CORPUS ?=
+EXTRAS ?=
+
+generation: ## build a generation of checkpoints (root); CHECKPOINTS=15 MEGABYTES=4096 CORPUS=FILE|traffic EXTRAS=torch
 	@scripts/setup
-	$(BIN)/python -m workers.pipeline
+	$(BIN)/python -m workers.pipeline --checkpoints $(CHECKPOINTS) --megabytes $(MEGABYTES) \
+		$(if $(filter traffic,$(CORPUS)),--from-traffic,$(if $(CORPUS),--corpus $(CORPUS))) \
+		$(foreach extra,$(EXTRAS),--extra $(extra))
 
 test: ## run every test (root)
 	@scripts/setup

@@ -140,7 +140,9 @@ def processes(folder: Path) -> Iterator[tuple[Redis, str, "subprocess.Popen[byte
         port = probe.getsockname()[1]
     url = f"redis://127.0.0.1:{port}/0"
     quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    database = subprocess.Popen([server, "--port", str(port), "--save", "", "--dir", str(folder)], **quiet)
+    database = subprocess.Popen(
+        [server, "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(folder)], **quiet
+    )
     redis = Redis.from_url(url)
     while True:
         with contextlib.suppress(RedisConnectionError):

@@ -58,6 +58,7 @@ def build(settings: RouterSettings) -> Service:
     fleet = Fleet(ledger, settings.fleet_max_age_seconds)
     ending = Ending(ledger, settings.result_seconds)
     dead_letters = DeadLetters(ledger, router, ending)
+    traffic = TrafficCounter(redis)
     dispatcher = Dispatcher(
         ledger,
         router,
@@ -65,10 +66,10 @@ def build(settings: RouterSettings) -> Service:
         messages=messages,
         ending=ending,
         dead_letters=dead_letters,
+        traffic=traffic,
         max_queued=settings.max_queued,
     )
     waiting = WaitingCalls(ledger, fleet, messages, dispatcher, dead_letters)
-    traffic = TrafficCounter(redis)
     consumer = Consumer(
         ledger,
         router,
@@ -76,7 +77,6 @@ def build(settings: RouterSettings) -> Service:
         dispatcher=dispatcher,
         waiting=waiting,
         explainer=Explainer(ledger, router, fleet),
-        traffic=traffic,
         dead_letters=dead_letters,
     )
     return Service(

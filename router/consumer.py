@@ -9,7 +9,6 @@ from readie.ledger.routing import RoutingLedger
 from readie.protocol import keys
 from readie.protocol.explain import ExplainRequest
 from readie.protocol.reading import UnreadableError
-from readie.traffic import TrafficCounter
 
 from .dead_letters import DeadLetters
 from .dispatch import Dispatcher, QueuedCall
@@ -40,7 +39,6 @@ class Consumer:
         dispatcher: what places calls.
         waiting: the calls that wait.
         explainer: what answers questions.
-        traffic: counts what the calls need together.
         dead_letters: where unreadable items go.
     """
 
@@ -53,7 +51,6 @@ class Consumer:
         dispatcher: Dispatcher,
         waiting: WaitingCalls,
         explainer: Explainer,
-        traffic: TrafficCounter,
         dead_letters: DeadLetters,
     ) -> None:
         self._ledger = ledger
@@ -62,7 +59,6 @@ class Consumer:
         self._dispatcher = dispatcher
         self._waiting = waiting
         self._explainer = explainer
-        self._traffic = traffic
         self._dead_letters = dead_letters
         self._wakes = 0
         """Items in hand that ask for a look at the waiting calls."""
@@ -102,6 +98,5 @@ class Consumer:
                 if isinstance(content, ExplainRequest):
                     self._explainer.answer(content, item)
                 else:
-                    self._traffic.count(content.header.options.flavor, content.header.hints)
                     calls.append(QueuedCall(content, item, taken_at=taken_at))
         self._dispatcher.dispatch(calls)

@@ -11,6 +11,7 @@ from readie.ledger import NoRoom, Placed, Settled
 from readie.ledger.routing import Addressed, Broken, Parking, RoutingLedger
 from readie.protocol.call import CallHeader, Placement
 from readie.protocol.codes import ErrorCode
+from readie.traffic import TrafficCounter
 
 from .dead_letters import DeadLetters
 from .ending import Ending
@@ -69,6 +70,7 @@ class Dispatcher:
         messages: how messages are written.
         ending: tells callers whose call is refused.
         dead_letters: where calls go whose record is not one of ours.
+        traffic: counts what the calls need together.
         max_queued: how many calls may wait.
     """
 
@@ -81,6 +83,7 @@ class Dispatcher:
         messages: MessageFormat,
         ending: Ending,
         dead_letters: DeadLetters,
+        traffic: TrafficCounter,
         max_queued: int,
     ) -> None:
         self._ledger = ledger
@@ -89,6 +92,7 @@ class Dispatcher:
         self._messages = messages
         self._ending = ending
         self._dead_letters = dead_letters
+        self._traffic = traffic
         self._max_queued = max_queued
 
     def dispatch(self, calls: Sequence[QueuedCall]) -> None:
@@ -152,6 +156,8 @@ class Dispatcher:
         for (call, decision), (header, _, _), outcome in zip(chosen, addressed, outcomes, strict=True):
             if isinstance(outcome, Placed):
                 _log_placed(header)
+                # Under the worker's flavor, which exists, whatever the client's header says.
+                self._traffic.count(decision.worker.announcement.flavor, header.hints)
                 continue
             decision.worker.take(call.memory_bytes, decision.checkpoint_id, calls=-1)
             not_placed.any = True

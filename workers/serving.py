@@ -15,6 +15,7 @@ from .checkpoints import Served
 from .generation import MANIFEST, current_generation
 from .preflight import CannotStartError
 from .sandbox.demand import Demand
+from .sandbox.filesystem import DESCRIPTION
 from .sandbox.host import SandboxHost
 from .sandbox.run_folder import own, remove_leftovers
 from .sandbox.runsc import Runsc
@@ -30,7 +31,7 @@ _LOOK_SECONDS: Final = 2.0
 class Stage:
     """A generation's checkpoints and the sandboxes they are restored in. ``users`` is guarded by its ``Serving``.
 
-    While it lives, a lock on the generation's manifest tells others that the generation is in use.
+    While it lives, locks on the generation's manifest and the filesystem's description say that they are in use.
     """
 
     def __init__(self, served: Served, host: SandboxHost, supply: SandboxSupply) -> None:
@@ -38,14 +39,14 @@ class Stage:
         self.supply = supply
         self.users = 0
         self._host = host
-        self._lock_file = _lock_shared(served.folder / MANIFEST) if served.folder else None
+        self._lock_files = [_lock_shared(path) for path in _files_in_use(served)]
 
     def close(self) -> None:
         """Remove its sandboxes and let the generation go."""
         self.supply.close()
         self._host.close()
-        if self._lock_file is not None:
-            os.close(self._lock_file)
+        for descriptor in self._lock_files:
+            os.close(descriptor)
 
 
 class Serving:
@@ -181,6 +182,12 @@ class Serving:
 
 def _nobody() -> None:
     pass
+
+
+def _files_in_use(served: Served) -> list[Path]:
+    """Return the files whose locks say that a generation and a filesystem are in use."""
+    filesystem = served.filesystem.packages.parent / DESCRIPTION
+    return [filesystem] if served.folder is None else [filesystem, served.folder / MANIFEST]
 
 
 def _lock_shared(path: Path) -> int:
