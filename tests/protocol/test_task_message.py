@@ -43,7 +43,7 @@ def test_a_celery_worker_runs_it_with_header_and_argument(redis: Redis, redis_ur
     app = celery_app(redis_url)
     seen: list[tuple[object, object]] = []
 
-    @app.task(bind=True, name=keys.TASK_NAME)
+    @app.task(bind=True, name=keys.TASK_NAME, shared=False)
     def execute(self: object, argument: str) -> None:
         seen.append((self.request.headers, argument))  # type: ignore[attr-defined]
         redis.lpush("seen", "1")
