@@ -16,6 +16,8 @@ from typing import Any
 
 from redis import Redis
 
+from readie.protocol import keys
+
 BIN = Path(sys.executable).parent
 
 
@@ -134,3 +136,12 @@ class LocalStack:
         assert not self.run_folder.exists()
         name = str(self.run_folder).replace("/", "%2F")
         assert [path for path in Path("/sys/fs/cgroup").rglob(f"{name}*") if path.is_dir()] == []
+
+
+def ready(stack: LocalStack) -> dict[str, int]:
+    """Return which ready sandboxes the one worker tells."""
+    redis = stack.redis()
+    (name,) = (entry.decode() for entry in redis.zrange(keys.WORKERS, 0, -1))
+    text = redis.hget(keys.worker(name), "ready")
+    redis.close()
+    return dict(json.loads(text)) if text else {}

@@ -1,6 +1,5 @@
 """Calls meet sandboxes that are ready, and the router knows."""
 
-import json
 import os
 import subprocess
 import sys
@@ -13,19 +12,9 @@ import pytest
 from readie.client import Client
 from readie.hints import Hints
 from readie.options import Options
-from readie.protocol import keys
 from readie.protocol.envelope import Report
 from tests.conftest import ROOT
-from tests.local_stack import LocalStack, eventually
-
-
-def ready(stack: LocalStack) -> dict[str, int]:
-    """Return which ready sandboxes the one worker tells."""
-    redis = stack.redis()
-    (name,) = (entry.decode() for entry in redis.zrange(keys.WORKERS, 0, -1))
-    text = redis.hget(keys.worker(name), "ready")
-    redis.close()
-    return dict(json.loads(text)) if text else {}
+from tests.local_stack import LocalStack, eventually, ready
 
 
 def call(client: Client, checkpoint_id: str) -> tuple[object, Report]:
