@@ -60,9 +60,14 @@ def ask(redis: Redis, call: CallHeader) -> ExplainAnswer:
     """Ask as a client does."""
     request = ExplainRequest(task=keys.EXPLAIN_TASK, id=uuid.uuid4().hex, header=call)
     redis.lpush(keys.SUBMIT_QUEUE, request.model_dump_json(exclude_none=True))
-    answer = redis.blpop([keys.explanation(request.id)], timeout=30)
-    assert answer is not None
-    return ExplainAnswer.model_validate_json(answer[1])
+    return ExplainAnswer.model_validate_json(answer_to(redis, request.id))
+
+
+def answer_to(redis: Redis, question_id: str) -> bytes:
+    """Wait for the answer to a question and take it."""
+    answer = eventually(lambda: redis.lpop(keys.explanation(question_id)), f"the answer to {question_id}")
+    assert isinstance(answer, bytes)
+    return answer
 
 
 @readie.remote
@@ -187,9 +192,7 @@ def test_a_question_that_can_not_be_read_becomes_a_dead_letter_and_whoever_asked
 ) -> None:
     request = {"task": keys.EXPLAIN_TASK, "id": "q", "header": {"surprise": 1}}
     redis.lpush(keys.SUBMIT_QUEUE, json.dumps(request))
-    answer = redis.blpop([keys.explanation("q")], timeout=30)
-    assert answer is not None
-    failure = ExplainAnswer.model_validate_json(answer[1]).failure
+    failure = ExplainAnswer.model_validate_json(answer_to(redis, "q")).failure
     assert failure is not None
     assert failure.code is ErrorCode.INVALID_REQUEST
     client.end_of_queue()
@@ -215,7 +218,7 @@ def test_whoever_asks_about_what_is_no_text_is_told_and_others_are_answered(
     new_worker().serve(catalogue(PANDAS)).announce()
     call = header("c").model_dump(mode="json") | {"hints": {"imports": ["\ud800"]}}
     redis.lpush(keys.SUBMIT_QUEUE, json.dumps({"task": keys.EXPLAIN_TASK, "id": "q", "header": call}))
-    assert redis.blpop([keys.explanation("q")], timeout=30)
+    assert answer_to(redis, "q")
     assert ask(redis, header("c", imports=["pandas"])).checkpoint_id == "checkpoint_1"
     eventually(lambda: client.taken() == 0, "nothing is in the router's hand")
 
@@ -247,7 +250,7 @@ def test_a_question_outlives_the_router_that_was_killed_with_it(
     request = ExplainRequest(task=keys.EXPLAIN_TASK, id="q", header=header("c"))
     redis.lpush(keys.router_taken(router.decode()), request.model_dump_json())
     start_router(READIE_ROUTER_LEASE_SECONDS="2")
-    assert redis.blpop([keys.explanation("q")], timeout=30)
+    assert answer_to(redis, "q")
     eventually(lambda: client.taken() == 0, "nothing is in a router's hand")
 
 

@@ -30,8 +30,7 @@ from workers.sandbox.runsc import find_runsc
 
 host = SandboxHost(pathlib.Path(sys.argv[1]), find_runsc(), read_filesystem(pathlib.Path(sys.argv[2])))
 sandbox, created = host.take(), host.take()
-sandbox.start(timeout=60)
-sandbox.wait_ready(timeout=60)
+sandbox.start(timeout=60)  # without a connection, whose end would be the executor's
 print("up", flush=True)
 time.sleep(100)
 """
