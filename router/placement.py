@@ -88,7 +88,7 @@ def soonest(header: CallHeader, workers: Sequence[WorkerState]) -> tuple[WorkerS
 def ways(scores: Scores, worker: WorkerState) -> list[Prediction]:
     """Return every way in which a call can start on a worker now; of equally fast ones the first wins."""
     return [
-        *(start.from_ready() for start in scores.starts if worker.is_ready(start.checkpoint_id)),
+        *(start.from_ready() for start in (*scores.checkpoints, scores.cold) if worker.is_ready(start.checkpoint_id)),
         *(start for start in scores.starts if start.checkpoint_id not in worker.avoided),
     ]
 
@@ -99,12 +99,13 @@ def _fastest(scores: Scores, worker: WorkerState) -> Prediction:
     if best.checkpoint_id in worker.avoided:
         best = min((start for start in scores.starts if start.checkpoint_id not in worker.avoided), key=_rounded)
     ready = [
-        (round(scores.starts[position].import_seconds, 9), position)
+        # A ready cold start goes last: calls that opt out can use no other.
+        (round(scores.starts[position].import_seconds, 9), position or len(scores.starts), position)
         for checkpoint_id, count in worker.ready.items()
         if count > 0 and (position := scores.position.get(checkpoint_id)) is not None
     ]
     if ready:
-        seconds, position = min(ready)
+        seconds, _, position = min(ready)
         if seconds <= _rounded(best):
             return scores.starts[position].from_ready()
     return best

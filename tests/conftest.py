@@ -11,10 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from celery.signals import setup_logging
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 ROOT = Path(__file__).parent.parent
+
+
+@setup_logging.connect  # type: ignore[untyped-decorator]
+def leave_logging_to_pytest(**_: object) -> None:
+    """Keep a Celery worker in this process from raising the level of all loggers for the tests after it."""
 
 
 def free_port() -> int:

@@ -5,19 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from readie.generations.disk import Generation, GenerationError, current_generation, load_generation
 from readie.protocol.catalogue import Catalogue
 
 from .executor.wire import WIRE_VERSION
-from .generation import (
-    Generation,
-    GenerationError,
-    Identity,
-    check,
-    current_generation,
-    decide,
-    host_cpu_features,
-    load_generation,
-)
+from .generation import Identity, check, decide, host_cpu_features
 from .pipeline.filesystem import measured_digest
 from .preflight import CannotStartError
 from .sandbox.filesystem import Filesystem, read_filesystem

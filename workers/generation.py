@@ -4,21 +4,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from readie.generations.disk import MANIFEST, Generation, GenerationError, current_generation, load_generation
-
-__all__ = [
-    "MANIFEST",
-    "Decision",
-    "Generation",
-    "GenerationError",
-    "Identity",
-    "Mismatch",
-    "check",
-    "current_generation",
-    "decide",
-    "host_cpu_features",
-    "load_generation",
-]
+from readie.generations.disk import Generation
 
 _BUILD_AGAIN = "run `make generation` on this machine"
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from readie.generations.disk import MANIFEST, current_generation
+
 from . import checkpoints
 from .checkpoints import Served
-from .generation import MANIFEST, current_generation
 from .preflight import CannotStartError
 from .sandbox.demand import Demand
 from .sandbox.filesystem import DESCRIPTION
@@ -31,15 +32,15 @@ _LOOK_SECONDS: Final = 2.0
 class Stage:
     """A generation's checkpoints and the sandboxes they are restored in. ``users`` is guarded by its ``Serving``.
 
-    While it lives, locks on the generation's manifest and the filesystem's description say that they are in use.
+    ``lock_files`` are descriptors whose locks say that the generation and the filesystem are in use.
     """
 
-    def __init__(self, served: Served, host: SandboxHost, supply: SandboxSupply) -> None:
+    def __init__(self, served: Served, host: SandboxHost, supply: SandboxSupply, lock_files: list[int]) -> None:
         self.served = served
         self.supply = supply
         self.users = 0
         self._host = host
-        self._lock_files = [_lock_shared(path) for path in _files_in_use(served)]
+        self._lock_files = lock_files
 
     def close(self) -> None:
         """Remove its sandboxes and let the generation go."""
@@ -74,8 +75,8 @@ class Serving:
         self._closed = threading.Event()
         self._ready_changed: Callable[[], None] = _nobody
         self._watcher: threading.Thread | None = None
-        self._target = current_generation(settings.data, settings.flavor)
-        self._stage = self._open(checkpoints.load(settings, runsc.version), Demand())
+        self._target: Path | None = None
+        self._stage = self._open_first()
 
     @property
     def served(self) -> Served:
@@ -128,7 +129,14 @@ class Serving:
         shutil.rmtree(self._run_dir)
         os.close(self._run_lock)
 
+    def _open_first(self) -> Stage:
+        while True:
+            self._target = current_generation(self._settings.data, self._settings.flavor)
+            with contextlib.suppress(_RemovedError):
+                return self._open(checkpoints.load(self._settings, self._runsc.version), Demand())
+
     def _open(self, served: Served, demand: Demand) -> Stage:
+        lock_files = _hold(_files_in_use(served))
         self._stages_opened += 1
         host = SandboxHost(
             self._run_dir / str(self._stages_opened),
@@ -144,7 +152,7 @@ class Serving:
             changed=self._tell_ready_changed,
             start_timeout_seconds=self._settings.start_timeout_seconds,
         )
-        return Stage(served, host, supply)
+        return Stage(served, host, supply, lock_files)
 
     def _tell_ready_changed(self) -> None:
         self._ready_changed()
@@ -180,6 +188,10 @@ class Serving:
             former.close()
 
 
+class _RemovedError(Exception):
+    """What was to be served is gone; the text names the file."""
+
+
 def _nobody() -> None:
     pass
 
@@ -190,7 +202,16 @@ def _files_in_use(served: Served) -> list[Path]:
     return [filesystem] if served.folder is None else [filesystem, served.folder / MANIFEST]
 
 
-def _lock_shared(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return descriptor
+def _hold(paths: list[Path]) -> list[int]:
+    """Lock files against removal; raises ``_RemovedError`` when one went before its lock was had."""
+    held: list[int] = []
+    try:
+        for path in paths:
+            held.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            fcntl.flock(held[-1], fcntl.LOCK_SH)
+            path.stat()
+    except FileNotFoundError as error:
+        for descriptor in held:
+            os.close(descriptor)
+        raise _RemovedError(f"{error.filename} was just removed") from None
+    return held

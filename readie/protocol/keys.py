@@ -111,3 +111,13 @@ def explanation(request_id: str) -> str:
 def catalogue(digest: str) -> str:
     """String: a catalogue under the digest of its content. Expires unless a worker renews it."""
     return f"{PREFIX}catalogue:{digest}"
+
+
+def traffic(flavor: str) -> str:
+    """Sorted set: sets of imports as JSON, by how often calls needed them. Expires when no call comes for long."""
+    return f"{PREFIX}traffic:{flavor}"
+
+
+def traffic_day(flavor: str) -> str:
+    """String: the day (since the epoch) on which the counts were last lowered. Expires with them."""
+    return f"{PREFIX}traffic-day:{flavor}"

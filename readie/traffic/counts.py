@@ -44,21 +44,11 @@ class TrafficCounter:
         for flavor in list(self._held):
             pairs = [part for item in self._held[flavor].items() for part in item]
             settings: list[Any] = [KEPT_PER_DAY, FORGOTTEN_BELOW, MOST_SETS, UNUSED_SECONDS]
-            self._script(keys=[_counts(flavor), _lowered(flavor)], args=[*settings, *pairs])
+            self._script(keys=[keys.traffic(flavor), keys.traffic_day(flavor)], args=[*settings, *pairs])
             del self._held[flavor]
 
 
 def read_traffic(redis: "Redis", flavor: str) -> dict[tuple[str, ...], float]:
     """Return the sets of imports that calls of ``flavor`` needed, and how often of late."""
-    found = cast("list[tuple[bytes, float]]", redis.zrange(_counts(flavor), 0, -1, withscores=True))
+    found = cast("list[tuple[bytes, float]]", redis.zrange(keys.traffic(flavor), 0, -1, withscores=True))
     return {tuple(json.loads(member)): count for member, count in found}
-
-
-def _counts(flavor: str) -> str:
-    """Sorted set: sets of imports as JSON, by how often they were needed. Expires when no call comes for long."""
-    return f"{keys.PREFIX}traffic:{flavor}"
-
-
-def _lowered(flavor: str) -> str:
-    """String: the day (since the epoch) on which the counts were last lowered. Expires with them."""
-    return f"{keys.PREFIX}traffic-day:{flavor}"

@@ -254,6 +254,16 @@ def test_a_sandbox_that_was_started_cold_ahead_is_a_way_too() -> None:
     assert decision.checkpoint_id == "checkpoint_2"
 
 
+def test_a_ready_cold_start_is_left_to_calls_that_can_use_no_other() -> None:
+    state = worker("w", generation=PANDAS, ready={None: 1, "checkpoint_1": 1})
+    chosen = []
+    for call in (header("c"), header("c", cold=True)):
+        decision = choose(call, [state])
+        assert isinstance(decision, Chosen)
+        chosen.append(decision.checkpoint_id)
+    assert chosen == ["checkpoint_1", None]
+
+
 def test_a_worker_with_a_ready_sandbox_is_preferred_until_it_is_taken() -> None:
     fleet = [worker("ready", busy=3, generation=PANDAS, ready={"checkpoint_2": 1}), worker("idle", generation=PANDAS)]
     chosen = []

@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from workers.generation import current_generation, load_generation
+from readie.generations.disk import current_generation, load_generation
 from workers.sandbox.filesystem import read_filesystem
 from workers.sandbox.host import SandboxHost
 from workers.sandbox.runsc import find_runsc

@@ -28,7 +28,8 @@ def start(request: pytest.FixtureRequest) -> str:
 
 
 def look(function: readie.RemoteFunction[..., Any], start: str, *arguments: object) -> Any:
-    call = function.options(disable_optimized_execution=start == "cold").spawn(*arguments)
+    way = {"disable_optimized_execution": True} if start == "cold" else {"checkpoint_id": "checkpoint_0"}
+    call = function.options(**way).spawn(*arguments)
     seen = call.result(timeout=SECONDS)
     assert call.report().start == start
     return seen

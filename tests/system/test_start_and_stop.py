@@ -85,11 +85,19 @@ def sandbox_processes() -> set[int]:
     return found
 
 
+def cgroups() -> set[str]:
+    """Return the cgroups of all workers of this machine."""
+    return {
+        f"{root}/{folder}"
+        for root, folders, _ in os.walk("/sys/fs/cgroup")
+        for folder in folders
+        if "readie" in root + folder
+    }
+
+
 def traces(marker: str) -> list[str]:
-    """Return mounts, cgroups and processes whose name or environment has ``marker``."""
+    """Return mounts and processes whose name or environment has ``marker``."""
     found = [line for line in Path("/proc/self/mounts").read_text().splitlines() if marker in line]
-    for root, folders, _ in os.walk("/sys/fs/cgroup"):
-        found += [f"{root}/{folder}" for folder in folders if "readie" in folder]
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -101,7 +109,7 @@ def traces(marker: str) -> list[str]:
 
 
 def test_nothing_is_left_after_down(tmp_path: Path, data_folder: Path) -> None:
-    before = sandbox_processes()
+    before, groups_before = sandbox_processes(), cgroups()
     stack = LocalStack(tmp_path / "home-of-this-test")
     stack.environment["READIE_DATA"] = str(data_folder)
     stack.up("--workers", "2", "--slots", "2")
@@ -111,11 +119,13 @@ def test_nothing_is_left_after_down(tmp_path: Path, data_folder: Path) -> None:
         assert [call.result(timeout=60) for call in calls] == [5] * 6
         assert traces("home-of-this-test")
         assert sandbox_processes() - before
+        assert cgroups() - groups_before
     finally:
         client.close()
         stack.down()
     assert traces("home-of-this-test") == []
     assert sandbox_processes() - before == set()
+    assert cgroups() - groups_before == set()
     assert not stack.run_folder.exists()
     assert stack.run("status", "--json").returncode != 0
 
