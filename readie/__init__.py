@@ -30,7 +30,9 @@ from .hooks import after_restore, before_snapshot
 if TYPE_CHECKING:
     from .call import Call, CallStatus
     from .client import Client, configure, get_call
+    from .logs import Logs
     from .remote_function import RemoteFunction, remote
+    from .stream import Stream
 
 __version__ = "0.1.0"
 
@@ -39,6 +41,8 @@ __all__ = [
     "RemoteFunction",
     "Call",
     "CallStatus",
+    "Stream",
+    "Logs",
     "Client",
     "configure",
     "get_call",
@@ -67,6 +71,8 @@ _LAZY = {
     "RemoteFunction": "remote_function",
     "Call": "call",
     "CallStatus": "call",
+    "Stream": "stream",
+    "Logs": "logs",
     "Client": "client",
     "configure": "client",
     "get_call": "client",

@@ -31,6 +31,7 @@ class RemoteOptions(TypedDict, total=False):
     disable_optimized_execution: bool
     memory: str | int | None
     cpu: float | None
+    stream_logs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Options:
     least. Default: what the worker gives by itself."""
     cpu: float | None = None
     """Cores the sandbox may use, ``1.5`` for one and a half. Default: what the worker gives by itself."""
+    stream_logs: bool = False
+    """Print what the function prints to standard error here, while it runs, each line after the call's name."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Options":
@@ -159,5 +162,6 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "disable_optimized_execution": _flag,
     "memory": _memory,
     "cpu": _cores,
+    "stream_logs": _flag,
 }
 """What says why a value is wrong (nothing, when it is right), for every option."""

@@ -2,7 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from .errors import ConfigurationError
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from .call import Call
     from .client import Client
     from .explanation import Explanation
+    from .stream import Stream
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class RemoteFunction(Generic[P, R]):
@@ -35,7 +37,12 @@ class RemoteFunction(Generic[P, R]):
         return f"<readie.RemoteFunction {getattr(self, '__qualname__', self.__wrapped__)}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run remotely and wait for the value; raises what :meth:`Call.result <readie.Call.result>` raises."""
+        """Run remotely and wait for the value; raises what :meth:`Call.result <readie.Call.result>` raises.
+
+        A generator function gives a :class:`~readie.Stream` at once, and an ``async def`` its value, run to its end.
+        """
+        if (stream := self._stream(*args, **kwargs)) is not None:
+            return cast("R", stream)
         return self.spawn(*args, **kwargs).result()
 
     def spawn(self, *args: P.args, **kwargs: P.kwargs) -> "Call[R]":
@@ -51,12 +58,38 @@ class RemoteFunction(Generic[P, R]):
         client = self._client or default_client()
         return client.submit(self.__wrapped__, args, kwargs, self._options, self.hints)
 
-    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run remotely without blocking the event loop."""
+    @overload
+    def aio(
+        self: "RemoteFunction[P, Generator[T, Any, Any]] | RemoteFunction[P, AsyncGenerator[T, Any]]",
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> "Stream[T]": ...
+
+    @overload
+    def aio(
+        self: "RemoteFunction[P, Iterator[T]] | RemoteFunction[P, AsyncIterator[T]]", *args: P.args, **kwargs: P.kwargs
+    ) -> "Stream[T]": ...
+
+    @overload
+    def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
+
+    def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Run remotely without blocking the event loop: ``await f.aio(x)``; ``async for`` for a generator function."""
+        return self._stream(*args, **kwargs) or self._aio(*args, **kwargs)
+
+    async def _aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
         import asyncio  # noqa: PLC0415 - whoever awaits has it already
 
         call = await asyncio.to_thread(self.spawn, *args, **kwargs)
         return await call.aresult()
+
+    def _stream(self, *args: P.args, **kwargs: P.kwargs) -> "Stream[Any] | None":
+        """Return an iterator whose first step submits the call of a generator function, as it begins a local one."""
+        from .stream import Stream, yields  # noqa: PLC0415 - as for the client
+
+        if not yields(self.__wrapped__):
+            return None
+        return Stream(functools.partial(self.spawn, *args, **kwargs), owns=True)
 
     def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run here, as if the function had not been decorated."""
@@ -100,6 +133,10 @@ class RemoteFunction(Generic[P, R]):
     def __reduce__(self) -> tuple[Any, ...]:
         # The plain function, by means every Python has: a sandbox need not know this class.
         return operator.getitem, ((self.__wrapped__,), 0)
+
+
+@overload
+def remote(function: Callable[P, Coroutine[Any, Any, R]], /) -> RemoteFunction[P, R]: ...
 
 
 @overload
