@@ -34,11 +34,11 @@ class Output:
         """
         call = self._call
         # Asked for before the look, or a word that comes in between would be missed.
-        news = call.reading.news(call.id) if self._follow and not call.ended else None
-        ended = call.ended
-        printed = call.reading.read_output(call.id, self.offset, listen=self._follow and not ended)
+        news = call.reading.news(call.id)
+        goes_on = self._follow and not call.ended
+        printed = call.reading.read_output(call.id, self.offset, listen=goes_on)
         if not printed.pieces:
-            return news if news is not None and not ended else None
+            return news if goes_on else None
         parts = []
         for before, data in printed.pieces:
             if before > self.offset:

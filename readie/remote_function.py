@@ -59,14 +59,14 @@ class RemoteFunction(Generic[P, R]):
         return client.submit(self.__wrapped__, args, kwargs, self._options, self.hints)
 
     @overload
-    def aio(
+    def aio(  # type: ignore[overload-overlap]
         self: "RemoteFunction[P, Generator[T, Any, Any]] | RemoteFunction[P, AsyncGenerator[T, Any]]",
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> "Stream[T]": ...
 
     @overload
-    def aio(
+    def aio(  # type: ignore[overload-overlap]
         self: "RemoteFunction[P, Iterator[T]] | RemoteFunction[P, AsyncIterator[T]]", *args: P.args, **kwargs: P.kwargs
     ) -> "Stream[T]": ...
 

@@ -77,10 +77,14 @@ class Replies:
     def news(self, call_id: str) -> Future[None]:
         """Return a future of the next word about a call: something to be read, its end, or that a word may be missed.
 
-        Asked for before the look that finds nothing, and only for a call that is expected.
+        Asked for before the look that finds nothing; of a call that has ended it is done.
         """
         with self._lock:
-            return self._news.setdefault(call_id, Future())
+            if call_id in self._pending:
+                return self._news.setdefault(call_id, Future())
+        over: Future[None] = Future()
+        over.set_result(None)
+        return over
 
     def forget(self, call_id: str) -> None:
         """Stop waiting for a call that was never submitted."""

@@ -153,8 +153,8 @@ class Stream(Generic[T_co]):
         except StreamRestartedError:
             self._closed = True
             raise WorkerLostError(
-                f"call {call.id}: its worker was lost after {self._taken} of its values had been read; "
-                "it runs again from the beginning, which readie.get_call(id).stream() reads"
+                f"call {call.id}: its run ended early, after {self._taken} of its values had been read; it runs again "
+                f"from the beginning, which readie.get_call({call.id!r}).stream() reads"
             ) from None
         except ReadElsewhereError:
             self._closed = True
