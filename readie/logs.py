@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
+from .errors import ResultExpiredError
+
 if TYPE_CHECKING:
     from .call import Call
 
@@ -37,6 +39,8 @@ class Output:
         news = call.reading.news(call.id)
         goes_on = self._follow and not call.ended
         printed = call.reading.read_output(call.id, self.offset, listen=goes_on)
+        if printed.state is None:
+            raise ResultExpiredError(f"call {call.id}: its output is no longer kept, or there never was such a call")
         if not printed.pieces:
             return news if goes_on else None
         parts = []

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import os
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -35,6 +36,7 @@ class Reading:
         self._url = url
         self._owners: weakref.WeakSet[Owner] = weakref.WeakSet()
         self._background = Background()
+        self._pid = os.getpid()
 
     def news(self, call_id: str) -> "Future[None]":
         """Return a future of the next word about a call; see ``Replies.news``."""
@@ -71,8 +73,13 @@ class Reading:
         self.start_background()
 
     def close(self) -> None:
-        """Stop the calls whose readers end with this client, and finish what is under way."""
+        """Stop the calls whose readers end with this client, and finish what is under way.
+
+        Nothing in a forked child, whose parent reads on.
+        """
         atexit.unregister(self.close)
+        if self._pid != os.getpid():
+            return
         with contextlib.suppress(ReadieError):
             for owner in list(self._owners):
                 owner.close()

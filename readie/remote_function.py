@@ -60,14 +60,22 @@ class RemoteFunction(Generic[P, R]):
 
     @overload
     def aio(  # type: ignore[overload-overlap]
-        self: "RemoteFunction[P, Generator[T, Any, Any]] | RemoteFunction[P, AsyncGenerator[T, Any]]",
-        *args: P.args,
-        **kwargs: P.kwargs,
+        self: "RemoteFunction[P, Generator[T, Any, Any]]", *args: P.args, **kwargs: P.kwargs
     ) -> "Stream[T]": ...
 
     @overload
     def aio(  # type: ignore[overload-overlap]
-        self: "RemoteFunction[P, Iterator[T]] | RemoteFunction[P, AsyncIterator[T]]", *args: P.args, **kwargs: P.kwargs
+        self: "RemoteFunction[P, Iterator[T]]", *args: P.args, **kwargs: P.kwargs
+    ) -> "Stream[T]": ...
+
+    @overload
+    def aio(  # type: ignore[overload-overlap]
+        self: "RemoteFunction[P, AsyncGenerator[T, Any]]", *args: P.args, **kwargs: P.kwargs
+    ) -> "Stream[T]": ...
+
+    @overload
+    def aio(  # type: ignore[overload-overlap]
+        self: "RemoteFunction[P, AsyncIterator[T]]", *args: P.args, **kwargs: P.kwargs
     ) -> "Stream[T]": ...
 
     @overload

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from .errors import ReadieError, WorkerLostError
+from .errors import ReadieError, ResultExpiredError, WorkerLostError
 from .ledger.streams import Position, ReadElsewhereError, StreamRestartedError
 from .pickling import load_value
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .reading import Reading
 
 T_co = TypeVar("T_co", covariant=True)
+
+_MOST_INLINE_BYTES: Final = 64 << 10
+"""A larger value is unpickled beside the event loop, not on it."""
 
 
 def yields(function: Callable[..., Any]) -> bool:
@@ -97,12 +100,15 @@ class Stream(Generic[T_co]):
         return self
 
     async def __anext__(self) -> T_co:
-        while isinstance(step := await asyncio.to_thread(self._step), Future):
+        # What is here already needs no thread.
+        while isinstance(step := self._step() if self._buffer else await asyncio.to_thread(self._step), Future):
             # Shielded, because other readers of the call wait for the same word.
             await asyncio.shield(asyncio.wrap_future(step))
         if isinstance(step, _Ended):
             raise StopAsyncIteration
-        return cast("T_co", await asyncio.to_thread(load_value, step.container))
+        if len(step.container) > _MOST_INLINE_BYTES:
+            return cast("T_co", await asyncio.to_thread(load_value, step.container))
+        return cast("T_co", load_value(step.container))
 
     def close(self) -> None:
         """Stop the function, at its next ``yield`` or by killing its sandbox; nothing when it has ended.
@@ -159,6 +165,9 @@ class Stream(Generic[T_co]):
         except ReadElsewhereError:
             self._closed = True
             raise ReadieError(f"call {call.id}: its values are read by somebody else, too") from None
+        if taken.state is None:
+            self._closed = True
+            raise ResultExpiredError(f"call {call.id}: its values are no longer kept, or there never was such a call")
         self._position = taken.position
         self._taken, self._taken_bytes = taken.position.taken, 0
         self._buffer.extend(taken.values)

@@ -45,7 +45,7 @@ def test_golden_frames(ends: tuple[socket.socket, socket.socket]) -> None:
     assert right.recv(1000) == b"\x00\x00\x00\x00\x12"
 
     wire.send_json(left, Kind.CREDIT, {"values": 32, "bytes": 4096, "stop": False})
-    assert right.recv(1000) == b'\x00\x00\x00\x28\x03{"values":32,"bytes":4096,"stop":false}'
+    assert right.recv(1000) == b'\x00\x00\x00\x27\x03{"values":32,"bytes":4096,"stop":false}'
 
     wire.send_frame(left, Kind.YIELD, [b"RDPK"])
     assert right.recv(1000) == b"\x00\x00\x00\x04\x13RDPK"
@@ -75,7 +75,7 @@ def test_a_frame_of_another_kind_is_refused(ends: tuple[socket.socket, socket.so
     left, right = ends
     wire.send_frame(left, Kind.VALUE, [b"x"])
 
-    with pytest.raises(WireError, match=r"kind 18 came where RESULT \(17\) is due"):
+    with pytest.raises(WireError, match=r"kind 18 came where RESULT is due"):
         wire.read_frame(right, Kind.RESULT, max_bytes=100)
 
 
