@@ -75,10 +75,10 @@ def _serve(connection: socket.socket) -> None:
             address_space.bound(more_bytes)
         credit = call.get("credit")
         ended = calls.run(frame.payload, Values(connection, credit) if isinstance(credit, dict) else None)
-        stdio.flush()
         if os.getpid() != own_pid:
             # A function that forks and returns in its child as well must not answer twice.
             os._exit(0)
+        stdio.flush()
         wire.send_json(connection, Kind.RESULT, ended.result)
         wire.send_frame(connection, Kind.VALUE, ended.value)
         # Nothing of a call is kept while waiting for the next one.

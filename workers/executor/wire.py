@@ -50,6 +50,9 @@ class Kind(enum.IntEnum):
     YIELD = 19
 
 
+_JSON = frozenset({Kind.CALL, Kind.CREDIT, Kind.HELLO, Kind.RESULT})
+
+
 class WireError(Exception):
     """The other side sent something that is not a valid frame, or not one that may come now."""
 
@@ -61,6 +64,7 @@ class FrameTooLargeError(WireError):
         super().__init__(f"a {kind} frame of {size_bytes} bytes is above the limit of {limit_bytes} bytes")
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
+        self.kind = kind
 
 
 class ConnectionEndedError(Exception):
@@ -121,6 +125,8 @@ def read_frame(
 ) -> Frame:
     """Read the next frame, which must be of one of the ``expected`` kinds and have at most ``max_bytes`` of payload.
 
+    JSON has ``MAX_JSON_BYTES`` at most in any case.
+
     The size is checked before memory is taken for it. ``deadline`` is a ``time.monotonic()`` value. Raises
     ``ConnectionEndedError`` when the other side closed before the frame, ``WireError`` when it closed inside it or
     sent something else, ``FrameTooLargeError``, ``TimeoutError`` when the deadline passes, and other ``OSError``.
@@ -136,8 +142,9 @@ def read_frame(
     if kind_number not in expected:
         raise WireError(f"a frame of kind {kind_number} came where {due} is due")
     kind = Kind(kind_number)
-    if size > max_bytes:
-        raise FrameTooLargeError(size, max_bytes, kind.name)
+    limit = min(max_bytes, MAX_JSON_BYTES) if kind in _JSON else max_bytes
+    if size > limit:
+        raise FrameTooLargeError(size, limit, kind.name)
     payload = bytearray(size)
     received = _receive_into(connection, payload, deadline)
     if received < size:

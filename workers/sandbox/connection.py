@@ -164,8 +164,6 @@ class ExecutorConnection:
 
 
 def _parse(frame: Frame, model: type[_Message]) -> _Message:
-    if len(frame.payload) > wire.MAX_JSON_BYTES:
-        raise WireError(f"a {frame.kind.name} frame of {len(frame.payload)} bytes is above what one can have")
     try:
         return model.model_validate(wire.json_object(frame))
     except ValidationError as error:

@@ -104,13 +104,7 @@ class Conversation:
         while True:
             ready = self._wait()
             if self._connection.fileno() in ready:
-                frame = wire.read_frame(
-                    self._connection,
-                    Kind.RESULT,
-                    Kind.YIELD,
-                    max_bytes=max(max_bytes, wire.MAX_JSON_BYTES),
-                    deadline=self._deadline,
-                )
+                frame = self._read_frame(max_bytes)
                 # All that was printed before the frame was sent is in the pipe by now.
                 self.take_output()
                 if frame.kind is Kind.RESULT:
@@ -146,6 +140,16 @@ class Conversation:
 
     def _long_unseen(self) -> bool:
         return time.monotonic() >= self._look_at and self._stop_at is None
+
+    def _read_frame(self, max_bytes: int) -> Frame:
+        most = max(max_bytes, wire.MAX_JSON_BYTES)
+        try:
+            return wire.read_frame(self._connection, Kind.RESULT, Kind.YIELD, max_bytes=most, deadline=self._deadline)
+        except FrameTooLargeError as error:
+            if error.kind == Kind.YIELD.name:
+                raise
+            # An executor never sends such a one: only a value may be too large.
+            raise WireError(str(error)) from None
 
     def _read_output(self, event: int) -> None:
         self.take_output()
