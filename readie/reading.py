@@ -42,10 +42,10 @@ class Reading:
         """Return a future of the next word about a call; see ``Replies.news``."""
         return self._replies.news(call_id)
 
-    def take_values(self, call_id: str, position: Position | None, taken: int, taken_bytes: int) -> Taken:
+    def take_values(self, call_id: str, known: Position | None, now: Position | None) -> Taken:
         """Say what was taken of a call's values and get the next; see ``StreamLedger.take_values``."""
         with reaching_redis(self._url):
-            return self._ledger.take_values(call_id, self._replies.client_id, position, taken, taken_bytes)
+            return self._ledger.take_values(call_id, self._replies.client_id, known, now)
 
     def read_output(self, call_id: str, offset: int, *, listen: bool) -> Printed:
         """Return what a call has printed after ``offset`` bytes, a part at a time."""

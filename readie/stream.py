@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from .errors import ReadieError, ResultExpiredError, WorkerLostError
-from .ledger.streams import Position, ReadElsewhereError, StreamRestartedError
+from .ledger.streams import Position, ReadElsewhereError, StreamRestartedError, ValuesLostError
 from .pickling import load_value
 
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ class Stream(Generic[T_co]):
         # One step at a time: guards all that follows.
         self._lock = threading.Lock()
         self._buffer: deque[bytes] = deque()
-        self._position: Position | None = None
-        self._taken = 0
-        self._taken_bytes = 0
+        self._known: Position | None = None
+        self._now: Position | None = None
         self._closed = False
 
     @property
@@ -144,30 +143,38 @@ class Stream(Generic[T_co]):
                     return news
             if self._buffer:
                 container = self._buffer.popleft()
-                self._taken += 1
-                self._taken_bytes += len(container)
+                assert self._now is not None
+                self._now = Position(self._now.attempt, self._now.taken + 1, self._now.taken_bytes + len(container))
                 return _Value(container)
             if self._closed:
                 return _Ended(None)
             self._closed = True
-        return _Ended(self.call.result())
+        value = self.call.result()
+        if self._now is not None and self._now.taken < (self.call.report().yielded or 0):
+            raise self._lost()
+        return _Ended(value)
+
+    def _lost(self) -> ResultExpiredError:
+        return ResultExpiredError(f"call {self.call.id}: Redis was restarted and has lost some of its values")
 
     def _take(self) -> None:
         call = self.call
         try:
-            taken = call.reading.take_values(call.id, self._position, self._taken, self._taken_bytes)
+            taken = call.reading.take_values(call.id, self._known, self._now)
         except StreamRestartedError:
             self._closed = True
             raise WorkerLostError(
-                f"call {call.id}: its run ended early, after {self._taken} of its values had been read; it runs again "
-                f"from the beginning, which readie.get_call({call.id!r}).stream() reads"
+                f"call {call.id}: its run ended early, after some of its values had been read; it runs again from the "
+                f"beginning, which readie.get_call({call.id!r}).stream() reads"
             ) from None
         except ReadElsewhereError:
             self._closed = True
             raise ReadieError(f"call {call.id}: its values are read by somebody else, too") from None
+        except ValuesLostError:
+            self.close()
+            raise self._lost() from None
         if taken.state is None:
             self._closed = True
             raise ResultExpiredError(f"call {call.id}: its values are no longer kept, or there never was such a call")
-        self._position = taken.position
-        self._taken, self._taken_bytes = taken.position.taken, 0
+        self._known = self._now = taken.position
         self._buffer.extend(taken.values)

@@ -62,7 +62,7 @@ class CallOutput:
         timeout = header.options.timeout_seconds
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self.printed_bytes = 0
-        self._yielded = 0
+        self.yielded_values = 0
         self._yielded_bytes = 0
         self._reader_gone_at: float | None = None
         self.credit: Credit | None = None
@@ -96,7 +96,7 @@ class CallOutput:
             os.eventfd_read(self._event)
         self._hear(
             self._patiently(
-                lambda: self._ledger.look_at_reader(self._id, self._attempt, self._yielded, self._yielded_bytes)
+                lambda: self._ledger.look_at_reader(self._id, self._attempt, self.yielded_values, self._yielded_bytes)
             )
         )
 
@@ -111,12 +111,12 @@ class CallOutput:
 
     def yielded(self, container: Buffer) -> None:
         """Publish a value."""
-        self._yielded += 1
+        self.yielded_values += 1
         self._yielded_bytes += len(container)
         self._hear(
             self._patiently(
                 lambda: self._ledger.publish_value(
-                    self._id, self._attempt, self._yielded, container, self._yielded_bytes
+                    self._id, self._attempt, self.yielded_values, container, self._yielded_bytes
                 )
             )
         )
@@ -125,7 +125,7 @@ class CallOutput:
         if progress is None:
             raise MovedOnError
         credit = Credit(progress.taken + WINDOW_VALUES, progress.taken_bytes + WINDOW_BYTES, progress.stop)
-        spent = self._yielded >= credit.values or self._yielded_bytes >= credit.bytes
+        spent = self.yielded_values >= credit.values or self._yielded_bytes >= credit.bytes
         now = time.monotonic()
         if progress.reader_lives or not spent:
             self._reader_gone_at = None

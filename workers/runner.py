@@ -64,6 +64,7 @@ class _Run:
     failure: Failure | None = None
     value: Buffer = b""
     printed_bytes: int = 0
+    yielded: int | None = None
 
 
 class Runner:
@@ -177,6 +178,7 @@ class Runner:
                 run.failure, run.value = _UNREAD, b""
         finally:
             run.printed_bytes = output.printed_bytes
+            run.yielded = output.yielded_values if header.streams else None
             output.close()
             connection.close()
 
@@ -246,6 +248,7 @@ class Runner:
                 else None,
                 predicted_seconds=placement.predicted_seconds,
                 output_bytes=run.printed_bytes,
+                yielded=run.yielded,
                 phases={
                     "queue": claim.placed_at - claim.submitted_at - placement.route_seconds,
                     "route": placement.route_seconds,

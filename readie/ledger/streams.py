@@ -37,6 +37,7 @@ class Position:
 
     attempt: str
     taken: int
+    taken_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,10 @@ class Printed:
 
 class StreamRestartedError(Exception):
     """Another attempt of the call has begun after values of an earlier one were taken."""
+
+
+class ValuesLostError(Exception):
+    """Redis has lost values that were not taken, as one that is killed may lose what it was told last."""
 
 
 class ReadElsewhereError(Exception):
@@ -124,26 +129,28 @@ class StreamLedger(Ledger):
             return None
         return Progress(int(answer[0]), int(answer[1]), bool(answer[2]), reader_lives=bool(answer[3]))
 
-    def take_values(self, call_id: str, client: str, position: Position | None, taken: int, taken_bytes: int) -> Taken:
+    def take_values(
+        self, call_id: str, client: str, known: Position | None = None, now: Position | None = None
+    ) -> Taken:
         """Say how many values were taken, and get the next ones, or be told when there are some.
 
         Args:
             client: whom to tell, on the channel ``keys.replies(client)``.
-            position: where the last values began; ``None`` begins where the last reader stopped.
-            taken: how many values were taken in all by now.
-            taken_bytes: bytes of those since ``position``.
+            known: where the last values began; ``None`` begins where the last reader stopped.
+            now: where the reader is, ``known`` unless it has taken some.
 
         Raises:
             StreamRestartedError: the call runs again, after values were taken.
             ReadElsewhereError: somebody else reads.
+            ValuesLostError: values are missing.
         """
-        before = "" if position is None else position.attempt
-        known = 0 if position is None else position.taken
+        known = known or Position("", 0, 0)
+        now = now or known
         try:
-            state, attempt, start, entries = self._run(
+            state, attempt, taken, taken_bytes, entries = self._run(
                 "take_values",
                 [keys.call(call_id), keys.values(call_id)],
-                [call_id, client, before, known, taken, taken_bytes, _MOST_TAKEN],
+                [call_id, client, known.attempt, known.taken, now.taken, now.taken_bytes, _MOST_TAKEN],
             )
         except ResponseError as error:
             if str(error).startswith("RESTARTED"):
@@ -151,11 +158,11 @@ class StreamLedger(Ledger):
             if str(error).startswith("ELSEWHERE"):
                 raise ReadElsewhereError from error
             raise
-        return Taken(
-            CallState(state.decode()) if state else None,
-            Position(attempt.decode(), int(start)),
-            [fields[1] for _, fields in entries],
-        )
+        position = Position(attempt.decode(), int(taken), int(taken_bytes))
+        for number, (name, _) in enumerate(entries, position.taken + 1):
+            if name.decode() != f"{position.attempt}-{number}":
+                raise ValuesLostError
+        return Taken(CallState(state.decode()) if state else None, position, [fields[1] for _, fields in entries])
 
     def stop_values(self, call_id: str) -> None:
         """Have a call end whose values nobody wants any more: at once if it has not begun, else at its next yield."""

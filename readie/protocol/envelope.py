@@ -82,6 +82,8 @@ class Report(Message):
     predicted_seconds: float | None = None
     output_bytes: int | None = None
     """What the attempt printed; ``None`` when that is not known, because its worker did not end it."""
+    yielded: int | None = None
+    """Values that the attempt of a generator function has yielded."""
     phases: dict[str, float] = Field(default_factory=dict)
     total_seconds: float = 0.0
 

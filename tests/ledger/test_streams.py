@@ -16,6 +16,7 @@ from readie.ledger.streams import (
     ReadElsewhereError,
     StreamLedger,
     StreamRestartedError,
+    ValuesLostError,
 )
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement
@@ -100,7 +101,7 @@ def test_what_is_sent_twice_is_there_once(ledger: StreamLedger) -> None:
         assert ledger.publish_value("a", 1, 1, b"value", 5)
 
     assert output(ledger) == b"one\n"
-    assert ledger.take_values("a", "client", None, 0, 0).values == [b"value"]
+    assert ledger.take_values("a", "client").values == [b"value"]
 
 
 def test_nothing_of_a_stale_attempt_appears(ledger: StreamLedger) -> None:
@@ -114,7 +115,7 @@ def test_nothing_of_a_stale_attempt_appears(ledger: StreamLedger) -> None:
     assert ledger.publish_output("a", 2, 0, b"second\n", KEEP)
     assert ledger.publish_value("a", 2, 1, b"second", 6)
     assert output(ledger) == b"first\nsecond\n"
-    assert ledger.take_values("a", "client", None, 0, 0).values == [b"second"]
+    assert ledger.take_values("a", "client").values == [b"second"]
 
     end(ledger, attempt=2)
     assert not ledger.publish_output("a", 2, 7, b"late\n", KEEP)
@@ -122,16 +123,16 @@ def test_nothing_of_a_stale_attempt_appears(ledger: StreamLedger) -> None:
 
 
 def test_a_rerun_is_read_from_its_beginning_unless_values_were_taken_before(ledger: StreamLedger) -> None:
-    early = ledger.take_values("a", "client", None, 0, 0)
+    early = ledger.take_values("a", "client")
     ledger.publish_value("a", 1, 1, b"first", 5)
-    taken = ledger.take_values("a", "client", early.position, 0, 0)
+    taken = ledger.take_values("a", "client", early.position)
     assert taken.values == [b"first"]
     begin_again(ledger)
     ledger.publish_value("a", 2, 1, b"second", 6)
 
-    assert ledger.take_values("a", "client", taken.position, 0, 0).values == [b"second"]
+    assert ledger.take_values("a", "client", taken.position).values == [b"second"]
     with pytest.raises(StreamRestartedError):
-        ledger.take_values("a", "client", taken.position, 1, 5)
+        ledger.take_values("a", "client", taken.position, Position("1", 1, 5))
 
 
 def test_output_keeps_its_end_and_says_what_is_missing(ledger: StreamLedger) -> None:
@@ -147,13 +148,12 @@ def test_output_keeps_its_end_and_says_what_is_missing(ledger: StreamLedger) -> 
 def test_a_reader_takes_values_in_order_and_nothing_of_them_stays(ledger: StreamLedger) -> None:
     for number in range(1, 31):
         ledger.publish_value("a", 1, number, b"%d" % number, 3 * number)
-    position, taken, read = None, 0, []
-    while (
-        found := ledger.take_values("a", "client", position, taken, 3 * (taken - (position or Position("", 0)).taken))
-    ).values:
-        position = found.position
+    known = now = None
+    read: list[bytes] = []
+    while (found := ledger.take_values("a", "client", known, now)).values:
+        known = found.position
         read += found.values
-        taken += len(found.values)
+        now = Position(known.attempt, known.taken + len(found.values), known.taken_bytes + 3 * len(found.values))
 
     assert read == [b"%d" % number for number in range(1, 31)]
     assert ledger.redis.xlen(keys.values("a")) == 0
@@ -163,14 +163,14 @@ def test_a_reader_takes_values_in_order_and_nothing_of_them_stays(ledger: Stream
 def test_another_reader_goes_on_where_the_last_one_stopped_and_both_at_once_are_refused(ledger: StreamLedger) -> None:
     for number in range(1, 5):
         ledger.publish_value("a", 1, number, b"%d" % number, number)
-    first = ledger.take_values("a", "client", None, 0, 0)
-    ledger.take_values("a", "client", first.position, 2, 2)
-    second = ledger.take_values("a", "other", None, 0, 0)
+    first = ledger.take_values("a", "client")
+    ledger.take_values("a", "client", first.position, Position("1", 2, 2))
+    second = ledger.take_values("a", "other")
     assert second.values == [b"3", b"4"]
 
-    ledger.take_values("a", "other", second.position, 3, 1)
+    ledger.take_values("a", "other", second.position, Position("1", 3, 3))
     with pytest.raises(ReadElsewhereError):
-        ledger.take_values("a", "client", Position("1", 2), 4, 2)
+        ledger.take_values("a", "client", Position("1", 2, 2), Position("1", 4, 4))
 
 
 def test_a_worker_that_waits_is_told_when_values_are_taken_and_only_then(ledger: StreamLedger) -> None:
@@ -178,15 +178,15 @@ def test_a_worker_that_waits_is_told_when_values_are_taken_and_only_then(ledger:
     pubsub.subscribe(keys.worker_control("first"))
     for number in range(1, WINDOW_VALUES):
         ledger.publish_value("a", 1, number, b"v", number)
-    found = ledger.take_values("a", "client", None, 0, 0)
-    found = ledger.take_values("a", "client", found.position, 1, 1)
+    found = ledger.take_values("a", "client")
+    found = ledger.take_values("a", "client", found.position, Position("1", 1, 1))
     assert list(heard(pubsub)) == []
 
     ledger.publish_value("a", 1, WINDOW_VALUES, b"v", WINDOW_VALUES)
     progress = ledger.publish_value("a", 1, WINDOW_VALUES + 1, b"v", WINDOW_VALUES + 1)
     assert progress is not None
     assert (progress.taken, progress.taken_bytes) == (1, 1)
-    found = ledger.take_values("a", "client", found.position, 3, 2)
+    found = ledger.take_values("a", "client", found.position, Position("1", 3, 3))
     assert list(heard(pubsub)) == [b"news a"]
     progress = ledger.look_at_reader("a", 1, WINDOW_VALUES + 1, WINDOW_VALUES + 1)
     assert progress is not None
@@ -198,12 +198,12 @@ def test_a_reader_that_found_nothing_is_told_once_when_there_is_something(ledger
     pubsub.subscribe(keys.replies("client"), keys.replies("other"))
     for client in ("client", "other"):
         ledger.read_output("a", 0, client)
-    ledger.take_values("a", "client", None, 0, 0)
+    ledger.take_values("a", "client")
     ledger.publish_output("a", 1, 0, b"x", KEEP)
     ledger.publish_output("a", 1, 1, b"y", KEEP)
     assert list(heard(pubsub)) == [b"news a", b"news a"]
 
-    ledger.take_values("a", "client", None, 0, 0)
+    ledger.take_values("a", "client")
     ledger.publish_value("a", 1, 1, b"v", 1)
     ledger.publish_value("a", 1, 2, b"w", 2)
     assert list(heard(pubsub)) == [b"news a"]
@@ -220,7 +220,7 @@ def test_a_worker_sees_whether_the_reader_lives(ledger: StreamLedger) -> None:
     pubsub.subscribe(keys.replies("other"))
     assert list(heard(pubsub)) == []
     assert not lives(), "another client"
-    ledger.take_values("a", "other", None, 0, 0)
+    ledger.take_values("a", "other")
     assert lives()
 
 
@@ -243,3 +243,17 @@ def test_what_is_left_expires_with_the_result(ledger: StreamLedger) -> None:
 
     for name in (keys.call("a"), keys.output("a"), keys.values("a")):
         assert 0 < ledger.redis.ttl(name) <= 100
+
+
+def test_what_a_killed_redis_has_forgotten_is_noticed_or_made_up_for(ledger: StreamLedger) -> None:
+    for number in range(1, 7):
+        ledger.publish_value("a", 1, number, b"v", number)
+    first = ledger.take_values("a", "client")
+    second = ledger.take_values("a", "client", first.position, Position("1", 2, 2))
+    ledger.redis.hset(keys.call("a"), mapping={"taken": 0, "taken_bytes": 0})
+    third = ledger.take_values("a", "client", second.position, Position("1", 3, 3))
+    assert third.position == Position("1", 3, 3)
+
+    ledger.redis.xdel(keys.values("a"), "1-5")
+    with pytest.raises(ValuesLostError):
+        ledger.take_values("a", "client", third.position)

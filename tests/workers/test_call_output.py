@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from readie.ledger.streams import WINDOW_VALUES, StreamLedger
+from readie.ledger.streams import WINDOW_VALUES, Position, StreamLedger
 from readie.protocol import keys
 from readie.protocol.call import CallHeader, Placement
 from workers.control import RunningCall, RunningCalls
@@ -66,8 +66,8 @@ def test_a_slow_reader_is_waited_for(ledger: StreamLedger, call: RunningCall) ->
         output.look()
     assert not output.stopped
 
-    taken = ledger.take_values("a", "client", None, 0, 0)
-    ledger.take_values("a", "client", taken.position, 5, 25)
+    taken = ledger.take_values("a", "client")
+    ledger.take_values("a", "client", taken.position, Position("1", 5, 25))
     output.look()
     assert output.credit is not None
     assert output.credit.values == WINDOW_VALUES + 5
