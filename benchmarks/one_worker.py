@@ -119,9 +119,9 @@ class OneWorker:
         if not isinstance(placed, Placed):
             raise TypeError(f"the call was not placed: {placed}")
         began = time.perf_counter()
-        failure = self._runner.run(header, payload)
+        outcome = self._runner.run(header, payload)
         seconds = time.perf_counter() - began
-        if failure is not None:
+        if outcome is not None and (failure := outcome.failure) is not None:
             raise CallFailedError(f"{function.__name__} failed: {failure.message}\n{failure.traceback}")
         stored = self.redis.get(keys.result(header.id))
         assert isinstance(stored, bytes)

@@ -87,6 +87,7 @@ def build(settings: RouterSettings) -> Service:
         traffic=traffic,
         expiry=Expiry(ledger, ending),
         lease_seconds=settings.router_lease_seconds,
+        heartbeat_file=settings.heartbeat_file,
     )
 
 

@@ -53,6 +53,12 @@ class RunningCall:
             if self._on_news is not None:
                 self._on_news()
 
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The one it runs in, once it has one."""
+        with self._lock:
+            return self._sandbox
+
     def cancel(self) -> None:
         """Kill its sandbox, now and whenever it gets another."""
         with self._lock:
@@ -84,6 +90,12 @@ class RunningCalls:
         """Return the ids of all."""
         with self._lock:
             return [call.id for call in self._calls]
+
+    def sandboxes(self) -> dict[str, str]:
+        """Return the call that each busy sandbox serves, by the sandbox's id."""
+        with self._lock:
+            calls = list(self._calls)
+        return {sandbox.id: call.id for call in calls if (sandbox := call.sandbox) is not None}
 
     def cancel(self, call_id: str) -> None:
         """Stop a call, if it runs here."""

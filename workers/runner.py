@@ -38,6 +38,15 @@ _ERROR_CODES = {
 _UNREAD = Failure(code=ErrorCode.CANCELLED, message="stopped, because nobody read its values any more")
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended that was run here."""
+
+    failure: Failure | None
+    start: str
+    """How it got its sandbox, for people."""
+
+
 class _Phases(dict[str, float]):
     """Seconds by phase; a phase entered twice (a restore that fails, then a cold start) adds up."""
 
@@ -99,16 +108,12 @@ class Runner:
         self._max_result_bytes = max_result_bytes
         self._log_bytes = log_bytes
 
-    def run(self, header: CallHeader, payload: bytes | None) -> Failure | None:
-        """Run a call that was placed here and store its end.
-
-        Returns:
-            Why it failed, or ``None`` (also for a message that means nothing any more).
-        """
+    def run(self, header: CallHeader, payload: bytes | None) -> Outcome | None:
+        """Run a call that was placed here and store its end; ``None`` for a message that means nothing any more."""
         with self._calls.enter(header.id) as call:
             return self._run(header, payload, call)
 
-    def _run(self, header: CallHeader, payload: bytes | None, call: RunningCall) -> Failure | None:
+    def _run(self, header: CallHeader, payload: bytes | None, call: RunningCall) -> Outcome | None:
         claimed = None if header.placement is None else self._ledger.claim(header)
         if claimed is None:
             _log.info("call %s: a late or doubled message, dropped", header.id)
@@ -129,7 +134,7 @@ class Runner:
             finally:
                 if run.started is not None:
                     stage.supply.discard(run.started)
-        return run.failure
+        return Outcome(run.failure, _start_of(run.started))
 
     def _execute(self, run: _Run, payload: bytes | None) -> None:
         header = run.header
@@ -264,13 +269,18 @@ class Runner:
             )
             return
         _log.info(
-            "call %s: %s, %s start%s, %.0f ms in the worker",
+            "call %s: %s, start: %s, %.0f ms in the worker",
             header.id,
             envelope.state.value,
-            started.start if started else "no",
-            f" from {started.checkpoint_id}" if started and started.checkpoint_id else "",
+            _start_of(started),
             1000 * (ended.at - claim.started_at),
         )
+
+
+def _start_of(started: Started | None) -> str:
+    if started is None:
+        return "none"
+    return f"{started.start} from {started.checkpoint_id}" if started.checkpoint_id else started.start
 
 
 def _state(failure: Failure | None) -> Literal[CallState.DONE, CallState.FAILED, CallState.CANCELLED]:

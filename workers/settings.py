@@ -35,6 +35,8 @@ class WorkerSettings(FlavorSettings):
     lease_seconds: int = Field(default=10, ge=2)
     """A worker that has not renewed its entry for this long is lost."""
     lease_renewal_seconds: float = Field(default=2.0, gt=0)
+    heartbeat_file: Path | None = None
+    """A file that is touched whenever the worker's entry was renewed, for health checks. Default: none."""
     start_timeout_seconds: float = Field(default=30.0, gt=0)
     """Longest restore or start of a sandbox; a restore that takes longer becomes a cold start."""
     result_seconds: int = Field(default=3600, ge=1)

@@ -85,6 +85,16 @@ class SandboxSupply:
         return self._ready.counts()
 
     @property
+    def created_ids(self) -> list[str]:
+        """The sandboxes that are created and no more."""
+        return self._created.ids()
+
+    @property
+    def ready_ids(self) -> dict[str, str | None]:
+        """The checkpoint of each ready sandbox, by the sandbox's id."""
+        return self._ready.ids()
+
+    @property
     def ready_bytes(self) -> int:
         """Memory that the ready sandboxes hold."""
         return self._ready.memory_bytes
