@@ -67,9 +67,10 @@ class Browser:
         self._tell("Network.setExtraHTTPHeaders", headers={"Authorization": f"Basic {token}"})
 
     def open(self, url: str) -> None:
-        """Go to a page."""
+        """Go to a page, and return when its scripts have run."""
         answer = self._tell("Page.navigate", url=url)
         assert "errorText" not in answer, answer
+        eventually(lambda: self.evaluate("document.readyState") == "complete", f"{url} is loaded", seconds=20)
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of a JavaScript expression in the page; ``None`` when it fails."""
