@@ -13,6 +13,8 @@ from pydantic import Field, ValidationError
 from readie.settings import Settings
 
 USER = "readie"
+_CANNOT_START = 78
+"""Exit status: another try changes nothing."""
 _OPTIONS = (
     "--address=127.0.0.1",
     "--persistent=True",
@@ -39,17 +41,21 @@ def main() -> int:
         settings = FlowerSettings()
         password = settings.flower_password_file.read_text().strip()
     except (ValidationError, OSError) as error:
-        print(f"flower: READIE_FLOWER_PASSWORD_FILE must name a file with the password: {error}", file=sys.stderr)  # noqa: T201
-        return 78
+        return _fail(f"{error}\nREADIE_FLOWER_PASSWORD_FILE must name a file with the password of the user {USER}")
+    # Flower takes a list of users, separated by commas.
     if not password or "," in password:
-        print(f"flower: the password in {settings.flower_password_file} is empty or has a comma", file=sys.stderr)  # noqa: T201
-        return 78
+        return _fail(f"the password in {settings.flower_password_file} is empty or has a comma in it")
     # Not on the command line, which every user of the machine can read.
     os.environ["FLOWER_BASIC_AUTH"] = f"{USER}:{password}"
     from workers.app import app  # noqa: PLC0415 - it reads the settings, which had to be checked before
 
     app.start(["flower", *_OPTIONS, f"--db={settings.flower_db}", *sys.argv[1:]])
     return 0
+
+
+def _fail(reason: str) -> int:
+    print(f"flower: cannot start: {reason}", file=sys.stderr)  # noqa: T201
+    return _CANNOT_START
 
 
 if __name__ == "__main__":
