@@ -23,6 +23,8 @@ from .errors import (
     ResultExpiredError,
     SandboxDiedError,
     SerializationError,
+    SessionExpiredError,
+    SessionLostError,
     WorkerLostError,
 )
 from .hooks import after_restore, before_snapshot
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from .client import Client, configure, get_call
     from .logs import Logs
     from .remote_function import RemoteFunction, remote
+    from .sessions import Session, get_session, session
     from .stream import Stream
 
 __version__ = "0.1.0"
@@ -46,6 +49,9 @@ __all__ = [
     "Client",
     "configure",
     "get_call",
+    "session",
+    "get_session",
+    "Session",
     "after_restore",
     "before_snapshot",
     "ReadieError",
@@ -63,6 +69,8 @@ __all__ = [
     "ResultExpiredError",
     "SandboxDiedError",
     "SerializationError",
+    "SessionExpiredError",
+    "SessionLostError",
     "WorkerLostError",
 ]
 
@@ -76,6 +84,9 @@ _LAZY = {
     "Client": "client",
     "configure": "client",
     "get_call": "client",
+    "session": "sessions",
+    "get_session": "sessions",
+    "Session": "sessions",
 }
 
 

@@ -1,6 +1,7 @@
 """The client: one connection pool to Redis, one ledger, one listener for results."""
 
 import base64
+import functools
 import os
 import socket
 import sys
@@ -8,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any, Final, cast
 
@@ -19,14 +21,17 @@ from .errors import ClusterUnavailableError, ConfigurationError, ResultExpiredEr
 from .explanation import Explanation
 from .hints import Hints
 from .ledger import Cancelled, Ledger
+from .ledger.sessions import SessionLedger
 from .options import Options
 from .pickling import dump_call
 from .protocol import keys, task
 from .protocol.call import INLINE_LIMIT_BYTES, PROTOCOL_VERSION, CallHeader, ImportHints
 from .protocol.envelope import Envelope
 from .protocol.explain import ExplainRequest
+from .protocol.session import SessionState
 from .reading import Reading
 from .replies import Replies
+from .sessions import Session, current_session
 from .settings import Settings
 from .stream import yields
 
@@ -94,10 +99,11 @@ class Client:
             ClusterUnavailableError: Redis can't be reached.
         """
         began = time.perf_counter()
+        session = options.session or current_session()
         payload = dump_call(function, args, kwargs)
         inline = len(payload) <= INLINE_LIMIT_BYTES
         call_id = uuid.uuid4().hex
-        header = _header(call_id, function, options, hints(), payload_bytes=len(payload))
+        header = _header(call_id, function, options, hints(), payload_bytes=len(payload), session=session)
         message = task.encode(header, task.encode_body(payload if inline else None), _ORIGIN)
         serialized = time.perf_counter()
         end = self._replies.expect(call_id)
@@ -117,7 +123,9 @@ class Client:
             raise
         accepted = time.perf_counter()
         self._replies.submitted(call_id)
-        call: Call[Any] = Call(self, call_id, end, Submission(began, serialized, accepted))
+        call: Call[Any] = Call(self, call_id, end, Submission(began, serialized, accepted), session)
+        if session is not None:
+            end.add_done_callback(functools.partial(_learn, session))
         if news is not None:
             call.print_output(header.name, news)
         return call
@@ -160,6 +168,15 @@ class Client:
         with self._reaching_redis():
             return self._ledger.cancel(call_id) is not Cancelled.ENDED
 
+    def close_session(self, session_id: str, *, may_open: bool) -> bool:
+        """End a session, or one that a call on its way ``may_open``; see :meth:`readie.Session.close`."""
+        with self._reaching_redis():
+            return self._sessions.end_session(session_id, SessionState.CLOSED, "was closed", even_unopened=may_open)
+
+    @functools.cached_property
+    def _sessions(self) -> SessionLedger:
+        return SessionLedger(self._redis)
+
     def status(self, call_id: str) -> CallStatus:
         """Return where a call is now; see :meth:`readie.Call.status`."""
         with self._reaching_redis():
@@ -190,8 +207,16 @@ class Client:
 
 
 def _header(
-    call_id: str, function: Callable[..., Any], options: Options, hints: Hints, *, payload_bytes: int
+    call_id: str,
+    function: Callable[..., Any],
+    options: Options,
+    hints: Hints,
+    *,
+    payload_bytes: int,
+    session: Session | None = None,
 ) -> CallHeader:
+    use = None if session is None else session.use(options)
+    options = options if session is None else session.options_for(options)
     return CallHeader(
         protocol=PROTOCOL_VERSION,
         id=call_id,
@@ -201,10 +226,16 @@ def _header(
             imports=hints.imports, models=hints.models, tokenizers=hints.tokenizers, datasets=hints.datasets
         ),
         options=options.for_call(),
+        session=use,
         payload_bytes=payload_bytes,
         payload_by_reference=payload_bytes > INLINE_LIMIT_BYTES,
         streams=yields(function),
     )
+
+
+def _learn(session: Session, end: "Future[Envelope]") -> None:
+    if not end.cancelled() and end.exception() is None:
+        session.learn(end.result().report)
 
 
 class _DefaultClient:

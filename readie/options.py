@@ -15,6 +15,7 @@ from .sizes import in_bytes
 
 if TYPE_CHECKING:
     from .protocol.call import CallOptions
+    from .sessions import Session
 
 _LEAST_MEMORY_BYTES = 64 << 20
 
@@ -32,6 +33,7 @@ class RemoteOptions(TypedDict, total=False):
     memory: str | int | None
     cpu: float | None
     stream_logs: bool
+    session: "Session | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Options:
     """Cores the sandbox may use, ``1.5`` for one and a half. Default: what the worker gives by itself."""
     stream_logs: bool = False
     """Print what the function prints to standard error here, while it runs, each line after the call's name."""
+    session: "Session | None" = None
+    """Session that the calls run in. Default: the one of the ``with`` block around the call."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Options":
@@ -87,7 +91,7 @@ class Options:
 
     def changed(self, values: Mapping[str, Any]) -> "Options":
         """Return a checked copy with other values."""
-        return self.of({**dataclasses.asdict(self), **values})
+        return self.of({**{field.name: getattr(self, field.name) for field in dataclasses.fields(self)}, **values})
 
     def for_call(self) -> "CallOptions":
         """Return what of these travels with a call."""
@@ -152,6 +156,14 @@ def _cores(value: object) -> str:
     return "give a number of cores, more than 0"
 
 
+def _session(value: object) -> str:
+    if value is None:
+        return ""
+    from .sessions import Session  # noqa: PLC0415 - whoever has one has it already
+
+    return "" if isinstance(value, Session) else "give what readie.session() or readie.get_session() returned"
+
+
 _CHECKS: dict[str, Callable[[Any], str]] = {
     "name": _name,
     "timeout": _seconds,
@@ -163,5 +175,6 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "memory": _memory,
     "cpu": _cores,
     "stream_logs": _flag,
+    "session": _session,
 }
 """What says why a value is wrong (nothing, when it is right), for every option."""

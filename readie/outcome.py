@@ -18,6 +18,8 @@ from .errors import (
     ResourceExhaustedError,
     SandboxDiedError,
     SerializationError,
+    SessionExpiredError,
+    SessionLostError,
     WorkerLostError,
 )
 from .pickling import load_value
@@ -34,6 +36,8 @@ _CLASSES: dict[ErrorCode, type[ReadieError]] = {
     ErrorCode.TIMEOUT: CallTimeoutError,
     ErrorCode.CANCELLED: CallCancelledError,
     ErrorCode.EXPIRED: CallExpiredError,
+    ErrorCode.SESSION_EXPIRED: SessionExpiredError,
+    ErrorCode.SESSION_LOST: SessionLostError,
     ErrorCode.WORKER_LOST: WorkerLostError,
     ErrorCode.SANDBOX_DIED: SandboxDiedError,
     ErrorCode.MEMORY_LIMIT: MemoryLimitError,

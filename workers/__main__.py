@@ -37,7 +37,8 @@ def main() -> None:
         [
             "worker",
             "--pool=custom",
-            f"--concurrency={settings.slots}",
+            # A thread for each call that may be here, so that the calls of sessions never wait for those of slots.
+            f"--concurrency={settings.slots + settings.max_sessions}",
             f"--hostname={name}@%h",
             f"--exclude-queues={keys.SUBMIT_QUEUE}",
             f"--loglevel={arguments.loglevel}",

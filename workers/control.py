@@ -26,7 +26,7 @@ class StoppedError(Exception):
 
 
 class RunningCall:
-    """One call that a thread runs. ``_sandbox``, ``_on_news`` and ``cancelled`` are guarded by ``_lock``."""
+    """One call that a thread runs. ``cancelled`` and what is private are guarded by ``_lock``."""
 
     def __init__(self, call_id: str) -> None:
         self.id = call_id
@@ -34,6 +34,7 @@ class RunningCall:
         self._lock = threading.Lock()
         self._sandbox: Sandbox | None = None
         self._on_news: Callable[[], None] | None = None
+        self._killed = False
 
     def runs_in(self, sandbox: Sandbox) -> None:
         """Make ``sandbox`` what is killed when the call is cancelled; ``StoppedError`` when it has been."""
@@ -64,7 +65,14 @@ class RunningCall:
         with self._lock:
             self.cancelled = True
             if self._sandbox is not None:
+                self._killed = True
                 self._sandbox.kill()
+
+    def leave_sandbox(self) -> bool:
+        """Let its sandbox be, whatever comes; ``False``: it has been killed."""
+        with self._lock:
+            self._sandbox = None
+            return not self._killed
 
 
 class RunningCalls:
@@ -114,14 +122,17 @@ class RunningCalls:
 
 
 class ControlChannel:
-    """Listens, in a thread of its own, for the calls to stop and for news of their readers.
+    """Listens, in a thread of its own, for the calls to stop, news of their readers, and the sessions that have ended.
 
     A word can be missed while the connection is broken, so every (re)subscription is followed by a look at the records.
     (Calls look for missed news of their readers by themselves.)
     """
 
-    def __init__(self, ledger: Ledger, incarnation: str, calls: RunningCalls) -> None:
+    def __init__(
+        self, ledger: Ledger, incarnation: str, calls: RunningCalls, session_ended: Callable[[str], None]
+    ) -> None:
         self._ledger = ledger
+        self._session_ended = session_ended
         self._channel = keys.worker_control(incarnation)
         self._calls = calls
         self._closed = threading.Event()
@@ -158,6 +169,8 @@ class ControlChannel:
     def _hear(self, word: str) -> None:
         if word.startswith(keys.NEWS):
             self._calls.news(word.removeprefix(keys.NEWS))
+        elif word.startswith(keys.SESSION_WORD):
+            self._session_ended(word.removeprefix(keys.SESSION_WORD))
         else:
             self._calls.cancel(word)
 

@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from readie.connection import connect
 from readie.heartbeat import beat
 from readie.ledger import Ledger
+from readie.ledger.sessions import SessionLedger
 from readie.ledger.streams import StreamLedger
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement, ReadyCounts
@@ -24,11 +25,13 @@ from readie.protocol.catalogue import Catalogue
 
 from .checkpoints import Served
 from .control import ControlChannel, RunningCalls
+from .draining import SessionDrain
 from .inspection import Inspection
 from .preflight import CannotStartError, check_machine
 from .runner import Runner
 from .sandbox.limits import limits_in_force
 from .serving import Serving
+from .sessions import Sessions
 from .settings import WorkerSettings
 
 _log = logging.getLogger(__name__)
@@ -175,12 +178,14 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
         incarnation = uuid.uuid4().hex
         calls = RunningCalls()
-        self._control = ControlChannel(Ledger(redis), incarnation, calls)
+        self._sessions = Sessions(SessionLedger(redis), settings.flavor)
+        self._control = ControlChannel(Ledger(redis), incarnation, calls, self._sessions.ended)
         task = worker.app.tasks[keys.TASK_NAME]
         task.runner = Runner(
             StreamLedger(redis),
             serving,
             calls,
+            self._sessions,
             worker=worker.hostname,
             keep_seconds=settings.result_seconds,
             max_result_bytes=settings.max_result_bytes,
@@ -193,6 +198,8 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             incarnation=incarnation,
             pid=os.getpid(),
             slots=settings.slots,
+            max_sessions=settings.max_sessions,
+            evicts_idle_sessions=settings.evict_idle_sessions,
             flavor=settings.flavor,
             runsc_version=runsc.version,
             memory_bytes=settings.memory_bytes,
@@ -210,11 +217,13 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             heartbeat_file=settings.heartbeat_file,
         )
         self._notices = ReadyNotices(Ledger(redis), announcement, lambda: serving.ready_counts)
+        self._session_drain = SessionDrain(self._sessions, self._drain, settings.session_drain_seconds)
         self._timer: Any = None
 
     def start(self, worker: Any) -> None:
         """Announce this worker."""
         worker_shutting_down.connect(self._drain)
+        self._session_drain.install()
         self._control.start()
         self._lease.renew()
         self._serving.watch(self._lease.offer, self._notices.changed)
@@ -229,6 +238,7 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         if self._timer is not None:
             self._timer.cancel()
         self._notices.close()
+        self._sessions.close()
         self._lease.end()
         self._control.close()
         self._serving.close()

@@ -6,7 +6,7 @@ import io
 import pickle
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
@@ -38,10 +38,10 @@ class _UnpicklableYieldError(Exception):
     """What a generator yielded can't be pickled; the cause says why."""
 
 
-def run(container: bytearray, values: Values | None = None) -> Ended:
+def run(container: bytearray, values: Values | None = None, load: Callable[[Pickled], Any] | None = None) -> Ended:
     """Unpickle the call in ``container``, run it and pickle its value or exception; never raises.
 
-    ``values`` gets what a generator yields, where that is wanted.
+    ``values`` gets what a generator yields, where that is wanted. ``load`` unpickles; a session has one of its own.
 
     ``BaseException`` of the function, ``SystemExit`` included, is an outcome. Seconds of the three phases are
     measured here, so the work of pickling is not mistaken for the function's own.
@@ -49,7 +49,7 @@ def run(container: bytearray, values: Values | None = None) -> Ended:
     clock = _PhaseClock()
     try:
         try:
-            function, (arguments, keywords) = (_load(pickled) for pickled in payload.decode(container))
+            function, (arguments, keywords) = map(load or _load, payload.decode(container))
         finally:
             clock.end_phase("load_seconds")
     except BaseException as error:  # unpickling runs imports, which may raise anything

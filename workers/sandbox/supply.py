@@ -110,6 +110,18 @@ class SandboxSupply:
         self._host.discard(started.sandbox)
         self._traffic.ended()
 
+    def rest(self) -> None:
+        """Say that the call of a sandbox that stays has ended."""
+        self._traffic.ended()
+
+    def wake(self) -> None:
+        """Say that a sandbox that stayed has a call again."""
+        self._traffic.begun()
+
+    def remove(self, started: Started) -> None:
+        """Kill a sandbox that rests, and remove it in the background."""
+        self._host.discard(started.sandbox)
+
     def demand(self, new_ids: Mapping[str, str]) -> Demand:
         """Return what was asked for until now, for checkpoints that have the ids in ``new_ids``."""
         return self._ready.demand(new_ids)
