@@ -37,8 +37,7 @@ def main() -> None:
         [
             "worker",
             "--pool=custom",
-            # A thread for each call that may be here, so that the calls of sessions never wait for those of slots.
-            f"--concurrency={settings.slots + settings.max_sessions}",
+            f"--concurrency={settings.slots}",
             f"--hostname={name}@%h",
             f"--exclude-queues={keys.SUBMIT_QUEUE}",
             f"--loglevel={arguments.loglevel}",

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from celery.worker.control import control_command
+from celery.worker import state as celerys_state
+from celery.worker.control import control_command, inspect_command
 from redis.exceptions import RedisError
 
 from readie.ledger import Ledger
@@ -198,3 +199,10 @@ def terminate(state: Any, signal: str, task_id: str | list[str], **_: Any) -> di
     del signal
     answer: dict[str, str] = revoke(state, task_id, terminate=True)
     return answer
+
+
+@inspect_command(alias="dump_active")  # type: ignore[untyped-decorator]
+def active(state: Any, safe: bool = False, **_: Any) -> list[dict[str, Any]]:
+    """List the calls that run. Takes the place of Celery's own command, which does not know of those of sessions."""
+    tasks = [request.info(safe=safe) for request in state.tset(celerys_state.active_requests)]
+    return [*tasks, *state.app.tasks[keys.TASK_NAME].sessions.active()]

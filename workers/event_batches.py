@@ -4,6 +4,8 @@ from typing import Any, Final
 
 from celery import bootsteps
 
+from readie.protocol import keys
+
 _BATCH_SECONDS: Final = 0.1
 
 
@@ -20,6 +22,7 @@ class EventBatches(bootsteps.StartStopStep):  # type: ignore[misc]
         """Take the sending over."""
         dispatcher = consumer.event_dispatcher
         dispatcher.on_send_buffered = None
+        consumer.app.tasks[keys.TASK_NAME].events = dispatcher
         self._timer = consumer.timer.call_repeatedly(_BATCH_SECONDS, dispatcher.flush)
 
     def stop(self, _consumer: Any) -> None:

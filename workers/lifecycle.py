@@ -178,9 +178,9 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
         incarnation = uuid.uuid4().hex
         calls = RunningCalls()
-        self._sessions = Sessions(SessionLedger(redis), settings.flavor)
-        self._control = ControlChannel(Ledger(redis), incarnation, calls, self._sessions.ended)
         task = worker.app.tasks[keys.TASK_NAME]
+        task.sessions = self._sessions = Sessions(SessionLedger(redis), settings.flavor, lambda: task.events)
+        self._control = ControlChannel(Ledger(redis), incarnation, calls, self._sessions.ended)
         task.runner = Runner(
             StreamLedger(redis),
             serving,

@@ -230,7 +230,9 @@ class Runner:
         if run.session is None:
             message = f"session {run.header.session.id} ended before its sandbox was up"
             run.failure = Failure(code=ErrorCode.SESSION_EXPIRED, message=message)
-        return run.session is not None
+            return False
+        self._sessions.serve(run.session, self.run)
+        return True
 
     def _take_session(self, run: _Run) -> Started | None:
         run.session = session = self._sessions.take(run.header)

@@ -6,17 +6,20 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from redis.exceptions import RedisError
 
 from readie.ledger.sessions import SessionEnd, SessionLedger
 from readie.protocol.call import CallHeader
+from readie.protocol.envelope import Failure
 from readie.protocol.session import SessionState
 
 from .sandbox.starter import Started
 from .serving import Stage
+from .session_queue import Events, SessionQueue
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ class OpenSession:
     idle_ttl_seconds: float
     hold: contextlib.ExitStack
     """Keeps the stage."""
+    queue: SessionQueue | None = None
     busy: bool = True
     idle_since: float = field(default_factory=time.monotonic)
 
@@ -54,14 +58,18 @@ class Sessions:
     Args:
         ledger: the sessions' records.
         flavor: this worker's.
+        events: gives Celery's event dispatcher, ``None`` while there is none.
     """
 
-    def __init__(self, ledger: SessionLedger, flavor: str) -> None:
+    def __init__(self, ledger: SessionLedger, flavor: str, events: Callable[[], Events | None] = lambda: None) -> None:
         self._ledger = ledger
+        self._events = events
         self._flavor = flavor
         self._lock = threading.Lock()
         self._gone = threading.Condition(self._lock)
         self._open: dict[str, OpenSession] = {}
+        self._untold: dict[str, tuple[str, SessionEnd, str]] = {}
+        """Ends that Redis has not heard of: id, state and why by sandbox."""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sessions", daemon=True)
         self._thread.start()
@@ -82,7 +90,7 @@ class Sessions:
         assert header.placement is not None
         with self._lock:
             session = self._open.get(header.placement.sandbox or "")
-            if session is None or session.busy:
+            if session is None or session.busy or self._closed.is_set():
                 return None
             session.busy = True
         session.stage.supply.wake()
@@ -110,11 +118,36 @@ class Sessions:
         try:
             python = stage.served.filesystem.python_version
             bound = self._ledger.bind(header, session.sandbox_id, started.checkpoint_id, self._flavor, python)
+        except RedisError:
+            # It may have been bound all the same.
+            self._untold[session.sandbox_id] = session.id, SessionState.LOST, "was lost: its sandbox is gone"
+            raise
         finally:
             if not bound:
                 self._forget(session)
                 hold.enter_context(session.hold.pop_all())
         return session if bound else None
+
+    def serve(self, session: OpenSession, run: Callable[[CallHeader, bytes | None], Failure | None]) -> None:
+        """Begin to run the calls of a session that has just been opened."""
+        session.queue = SessionQueue(
+            self._ledger,
+            session.sandbox_id,
+            run=run,
+            events=self._events,
+            is_open=lambda: self._is_open(session),
+            ended=self.ended,
+        )
+
+    def active(self) -> list[dict[str, Any]]:
+        """Return the calls that run, as Celery's ``inspect active`` shows them; not those that open a session."""
+        with self._lock:
+            queues = [session.queue for session in self._open.values()]
+        return [shown for queue in queues if queue is not None and (shown := queue.active) is not None]
+
+    def _is_open(self, session: OpenSession) -> bool:
+        with self._lock:
+            return session.sandbox_id in self._open
 
     def not_here(self, header: CallHeader) -> None:
         """End a session that the ledger has here and that is not; its call ends by itself. Raises ``RedisError``."""
@@ -130,7 +163,8 @@ class Sessions:
 
     def give_back(self, session: OpenSession) -> None:
         """Let the next call have the session."""
-        with self._lock:
+        with self._gone:
+            self._gone.notify_all()
             session.busy = False
             session.idle_since = time.monotonic()
         session.stage.supply.rest()
@@ -144,7 +178,8 @@ class Sessions:
         try:
             self._ledger.end_session(session.id, state, why, sandbox=session.sandbox_id, spare=spare)
         except RedisError as error:
-            _log.warning("session %s: its end can't be told, its lease will: %s", session.id, error)
+            _log.warning("session %s: its end can't be told yet: %s", session.id, error)
+            self._untold[session.sandbox_id] = session.id, state, why
         self._remove(session)
 
     def ended(self, sandbox_id: str) -> None:
@@ -155,10 +190,11 @@ class Sessions:
             self._remove(session)
 
     def close(self) -> None:
-        """End all: this worker stops."""
+        """End all: this worker stops. Calls that run have their time."""
         self._closed.set()
         self._thread.join()
-        with self._lock:
+        with self._gone:
+            self._gone.wait_for(lambda: not any(session.busy for session in self._open.values()))
             sessions = list(self._open.values())
         for session in sessions:
             self._end(session, SessionState.LOST, "was lost: its worker was shut down")
@@ -178,12 +214,18 @@ class Sessions:
         next_look = time.monotonic() + _RECORDS_LOOK_SECONDS
         while not self._closed.wait(_LOOK_SECONDS):
             try:
+                self._tell_untold()
                 self._end_idle()
                 if time.monotonic() >= next_look:
                     self._look_at_records()
                     next_look = time.monotonic() + _RECORDS_LOOK_SECONDS
             except RedisError as error:
                 _log.warning("can't look after the sessions: %s; trying again", error)
+
+    def _tell_untold(self) -> None:
+        for sandbox_id, (session_id, state, why) in list(self._untold.items()):
+            self._ledger.end_session(session_id, state, why, sandbox=sandbox_id)
+            del self._untold[sandbox_id]
 
     def _end_idle(self) -> None:
         now = time.monotonic()

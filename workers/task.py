@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from .inspection import Inspection
     from .runner import Runner
+    from .session_queue import Events
+    from .sessions import Sessions
 
 _log = get_task_logger(__name__)
 
@@ -41,6 +43,10 @@ class ExecuteTask(Task):  # type: ignore[misc]
     ledger: "Ledger | None" = None
     """For the control commands, whose thread must not wait long."""
     inspection: "Inspection | None" = None
+    sessions: "Sessions | None" = None
+    """Whose calls do not come as tasks."""
+    events: "Events | None" = None
+    """Celery's event dispatcher, for these."""
 
     def run(self, argument: str | None) -> str | None:
         """Run the call of the current message; ``argument`` is its payload when that is small.

@@ -60,7 +60,7 @@ _KNOWN_TO_SCRIPTS: Final = {
     "WORKER_SESSIONS": keys.worker_sessions(""),
     "WORKER_IDLE_SESSIONS": keys.worker_idle_sessions(""),
     "WORKER_SESSION_CALLS": keys.worker_session_calls(""),
-    "WORKER_QUEUE": keys.worker_queue(""),
+    "SESSION_QUEUE": keys.session_queue(""),
     "WORKER_CALLS": keys.worker_calls(""),
     "WORKER_MEMORY": keys.worker_memory(""),
     "TOTAL": keys.TOTAL,

@@ -119,6 +119,12 @@ def session_calls(session_id: str) -> str:
     return f"{PREFIX}session-calls:{session_id}"
 
 
+def session_queue(sandbox: str) -> str:
+    """List: the message of the call that a session's sandbox is to run, or the empty one that says that the session has
+    ended. The session's end removes it, and lets that one expire."""
+    return f"{PREFIX}session-queue:{sandbox}"
+
+
 def worker_sessions(name: str) -> str:
     """Set: ids of the sessions whose sandbox is, or is to be, on a worker. The session's end removes the member."""
     return f"{PREFIX}worker-sessions:{name}"

@@ -101,7 +101,7 @@ def ended(ledger: SessionLedger, call_id: str) -> Envelope:
 
 
 def on_queue(ledger: SessionLedger) -> list[bytes]:
-    return list(ledger.redis.lrange(keys.worker_queue(WORKER), 0, -1))
+    return list(ledger.redis.lrange(keys.session_queue("sandbox"), 0, -1))
 
 
 def test_of_two_that_come_at_once_one_opens_and_the_other_waits(ledger: SessionLedger) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from celery import Celery
 
 import readie
 from readie import SessionExpiredError, SessionLostError, get_session, remote, session
@@ -184,3 +185,23 @@ def test_many_clients_open_use_and_close_many_sessions(two_workers: LocalStack) 
         lambda: sum("--root" in process for process in two_workers.processes()) < 40,
         "the closed sessions' sandboxes go",
     )
+
+
+def test_celery_shows_the_calls_of_sessions(two_workers: LocalStack) -> None:
+    app = Celery("other", broker=two_workers.redis_url, backend=two_workers.redis_url)
+    with session() as opened:
+        opened.get("__name__")
+        with app.connection_for_read() as connection:
+            seen: list[tuple[str, str]] = []
+            receiver = app.events.Receiver(
+                connection, handlers={"*": lambda event: seen.append((event["type"], event.get("uuid", "")))}
+            )
+            capturing = receiver.itercapture(timeout=SECONDS, wakeup=True)
+            next(capturing)
+            call = running(sleep.spawn(1000))
+            shown = [one["id"] for calls in app.control.inspect(timeout=5).active().values() for one in calls]
+            assert shown == [call.id]
+            call.cancel()
+            wanted = {(kind, call.id) for kind in ("task-received", "task-started", "task-revoked")}
+            while not wanted <= set(seen):
+                next(capturing)

@@ -61,7 +61,7 @@ settle()
 if turn then
     redis.call('HSET', KEYS[2], 'state', 'busy', 'call', ARGV[1], 'last_used_at', now)
     redis.call('ZREM', WORKER_IDLE_SESSIONS .. worker, ARGV[3])
-    send_to_session(ARGV[1], ARGV[2], worker, incarnation, ARGV[9], now)
+    send_to_session(ARGV[1], ARGV[2], worker, incarnation, sandbox, ARGV[9], now)
     return {'placed', now}
 end
 redis.call('RPUSH', SESSION_CALLS .. ARGV[3], ARGV[1])

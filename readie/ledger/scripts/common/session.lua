@@ -8,11 +8,11 @@ local function clock()
     return string.format('%d.%06d', time[1], time[2])
 end
 
--- Sends a queued call whose turn it is to its session's worker, past the worker's slots.
-local function send_to_session(id, attempt, worker, incarnation, message, now)
+-- Sends a queued call whose turn it is to its session's sandbox, past the worker's slots.
+local function send_to_session(id, attempt, worker, incarnation, sandbox, message, now)
     redis.call('HSET', CALL .. id, 'state', 'placed', 'attempt', attempt, 'worker', worker, 'incarnation', incarnation, 'placed_at', now)
     redis.call('ZADD', WORKER_SESSION_CALLS .. worker, now, id)
-    redis.call('LPUSH', worker .. WORKER_QUEUE, message)
+    redis.call('LPUSH', SESSION_QUEUE .. sandbox, message)
 end
 
 -- Gives the turn to the call that has waited longest. A session that no call has opened, or will, is forgotten.
@@ -28,7 +28,7 @@ local function hand_on(session_id)
             redis.call('HDEL', CALL .. id, 'awaits_turn', 'addressed')
             redis.call('HSET', session, 'call', id, 'last_used_at', now)
             if sandbox and addressed then
-                send_to_session(id, attempt + 1, worker, incarnation, addressed, now)
+                send_to_session(id, attempt + 1, worker, incarnation, sandbox, addressed, now)
             else
                 -- It came while the session opened, when nobody knew where.
                 redis.call('RPUSH', SUBMIT_QUEUE, message)
