@@ -19,6 +19,7 @@ from readie.protocol.payload import Buffer
 
 from .control import RunningCall, RunningCalls, StoppedError
 from .executor.wire import FrameTooLargeError, WireError
+from .outcome import Outcome
 from .output import CallOutput, MovedOnError
 from .sandbox.cgroup import LimitError
 from .sandbox.connection import CallResult, ConnectionLostError
@@ -38,15 +39,6 @@ _ERROR_CODES = {
 }
 
 _UNREAD = Failure(code=ErrorCode.CANCELLED, message="stopped, because nobody read its values any more")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a call ended that was run here."""
-
-    failure: Failure | None
-    start: str
-    """How it got its sandbox, for people."""
 
 
 class _Phases(dict[str, float]):

@@ -15,11 +15,11 @@ from redis.exceptions import RedisError
 from readie.ledger import Ledger
 from readie.protocol import keys, task
 from readie.protocol.call import CallHeader
-from readie.protocol.codes import ErrorCode
 from readie.protocol.dead_letter import DeadLetter
-from readie.protocol.envelope import Failure
 from readie.protocol.explain import ExplainRequest
 from readie.protocol.reading import UnreadableError, read, read_argument
+
+from .outcome import Outcome
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class SessionQueue:
         ledger: Ledger,
         sandbox: str,
         *,
-        run: Callable[[CallHeader, bytes | None], Failure | None],
+        run: Callable[[CallHeader, bytes | None], Outcome | None],
         events: Callable[[], Events | None],
         is_open: Callable[[], bool],
         ended: Callable[[str], None],
@@ -97,16 +97,12 @@ class SessionQueue:
         self._tell("task-started", header)
         began = time.perf_counter()
         try:
-            failure = self._run(header, task.decode_argument(read_argument(raw)))
+            outcome = self._run(header, task.decode_argument(read_argument(raw)))
         finally:
             self.active = None
-        if failure is None:
-            self._tell("task-succeeded", header, result="None", runtime=time.perf_counter() - began)
-        elif failure.code is ErrorCode.CANCELLED:
-            self._tell("task-revoked", header, terminated=True, signum="SIGKILL", expired=False)
-        else:
-            what = f"CallFailed('{failure.type or failure.code.value}: {failure.message}')"
-            self._tell("task-failed", header, exception=what, traceback="")
+        if outcome is not None:
+            event, fields = outcome.event()
+            self._tell(event, header, runtime=time.perf_counter() - began, **fields)
 
     def _tell(self, event: str, header: CallHeader, **fields: Any) -> None:
         events = self._events()

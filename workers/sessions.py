@@ -14,9 +14,9 @@ from redis.exceptions import RedisError
 
 from readie.ledger.sessions import SessionEnd, SessionLedger
 from readie.protocol.call import CallHeader
-from readie.protocol.envelope import Failure
 from readie.protocol.session import SessionState
 
+from .outcome import Outcome
 from .sandbox.starter import Started
 from .serving import Stage
 from .session_queue import Events, SessionQueue
@@ -128,7 +128,7 @@ class Sessions:
                 hold.enter_context(session.hold.pop_all())
         return session if bound else None
 
-    def serve(self, session: OpenSession, run: Callable[[CallHeader, bytes | None], Failure | None]) -> None:
+    def serve(self, session: OpenSession, run: Callable[[CallHeader, bytes | None], Outcome | None]) -> None:
         """Begin to run the calls of a session that has just been opened."""
         session.queue = SessionQueue(
             self._ledger,

@@ -9,8 +9,6 @@ from celery.worker.request import Request
 
 from readie.protocol import keys, task
 from readie.protocol.call import CallHeader
-from readie.protocol.codes import ErrorCode
-from readie.protocol.envelope import Failure
 
 if TYPE_CHECKING:
     from readie.ledger import Ledger
@@ -67,20 +65,11 @@ class ExecuteTask(Task):  # type: ignore[misc]
             return None
         if outcome.failure is None:
             return outcome.start
-        if outcome.failure.code is ErrorCode.CANCELLED:
-            self._tell("task-revoked", uuid=header.id, terminated=True, signum="SIGKILL", expired=False)
-        else:
-            exception, traceback = _as_raised(outcome.failure)
-            self._tell("task-failed", uuid=header.id, exception=exception, traceback=traceback)
+        event, fields = outcome.event()
+        self._tell(event, uuid=header.id, **fields)
         # Celery would tell of an exception in this process, and store it in the place of the call's result.
         raise Ignore
 
     def _tell(self, event: str, **fields: Any) -> None:
         with self.app.events.default_dispatcher(hostname=self.request.hostname) as events:
             events.send(event, **fields)
-
-
-def _as_raised(failure: Failure) -> tuple[str, str | None]:
-    """Return exception and traceback as the user's function raised them, or what else ended the call."""
-    kind = (failure.type or failure.code.value).removeprefix("builtins.")
-    return f"{kind}: {failure.message}", failure.traceback

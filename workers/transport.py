@@ -62,7 +62,7 @@ class Channel(kombu_redis.Channel):
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **options: Any) -> Any:
         """Consume a queue."""
         own = queue.encode().endswith(_OWN_QUEUE)
-        return super().basic_consume(queue, no_ack or own, *args, **options)
+        return super().basic_consume(queue, no_ack or own, *args, **options)  # type: ignore[no-untyped-call]
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
         """Acknowledge a message, of which there is no copy."""
