@@ -215,7 +215,14 @@ class Call(Generic[R_co]):
         phases = {
             "serialize": serialize,
             "submit": submit,
-            **envelope.report.phases,
+            **_with_all_of_store(envelope),
             "return": max(0.0, total - serialize - submit - server),
         }
         return envelope.report.model_copy(update={"phases": phases, "total_seconds": total})
+
+
+def _with_all_of_store(envelope: Envelope) -> dict[str, float]:
+    """Return the server's phases with the rest of ``store``: a worker writes its report before the result is stored."""
+    phases = envelope.report.phases
+    rest = envelope.ended_at - envelope.submitted_at - sum(phases.values())
+    return {**phases, "store": phases["store"] + max(0.0, rest)} if "store" in phases else phases

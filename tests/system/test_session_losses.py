@@ -14,6 +14,7 @@ from celery import Celery
 
 import readie
 from readie import SessionExpiredError, SessionLostError, get_session, remote, session
+from readie.client import default_client
 from readie.ledger.sessions import SessionLedger
 from readie.protocol.envelope import CallState
 from readie.protocol.session import SessionRecord
@@ -36,8 +37,9 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> 
         "READIE_SESSION_DRAIN_SECONDS": "30",
     }
     stack.up("--workers", "2", "--slots", "2")
-    readie.configure(redis_url=stack.redis_url)
+    others = default_client().settings.redis_url
     yield stack
+    readie.configure(redis_url=others)
     stack.down()
 
 
