@@ -3,9 +3,10 @@
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
-from readie import Call, WorkerLostError, remote
+from readie import Call, WorkerLostError, get_call, remote
 from readie.protocol.envelope import CallState
 
 
@@ -76,5 +77,18 @@ def call_many() -> None:
     say([call.result(timeout=120) for call in calls])
 
 
+def again(call_id: str) -> None:
+    """The result of an earlier call."""
+    call = get_call(call_id)
+    tell(call, call.result(timeout=60))
+
+
 if __name__ == "__main__":
-    {"mean": call_mean, "fail": call_fail, "forever": call_forever, "many": call_many}[sys.argv[1]]()
+    kinds: dict[str, Callable[..., None]] = {
+        "mean": call_mean,
+        "fail": call_fail,
+        "forever": call_forever,
+        "many": call_many,
+        "again": again,
+    }
+    kinds[sys.argv[1]](*sys.argv[2:])

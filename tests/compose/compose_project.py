@@ -58,13 +58,13 @@ class Project:
         """Return whether all containers of a service are."""
         return all(one["State"].get("Health", {}).get("Status") == "healthy" for one in self.containers(service))
 
-    def client(self, kind: str) -> subprocess.Popen[str]:
+    def client(self, *arguments: str) -> subprocess.Popen[str]:
         """Start one of ``calls.py``, in a client's container."""
-        return self.start("run", "--rm", "--no-TTY", "client", "python", "tests/compose/calls.py", kind)
+        return self.start("run", "--rm", "--no-TTY", "client", "python", "tests/compose/calls.py", *arguments)
 
-    def call(self, kind: str) -> Any:
+    def call(self, *arguments: str) -> Any:
         """Return what one of ``calls.py`` tells."""
-        with self.client(kind) as process:
+        with self.client(*arguments) as process:
             output, errors = process.communicate(timeout=300)
         assert process.returncode == 0, output + errors
         return json.loads(output)

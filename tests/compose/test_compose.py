@@ -31,8 +31,11 @@ def test_workers_take_up_the_generation_when_it_is_there(project: Project) -> No
     assert told["start"] == "restored"
 
 
-def test_replicas_have_names_of_their_own_that_stay(project: Project) -> None:
-    assert sorted(project.inspect("checkpoints")) == REPLICAS
+def test_replicas_have_names_of_their_own(project: Project) -> None:
+    status = json.loads(project.compose("run", "--rm", "--no-TTY", "client", "readie", "status", "--json"))
+    assert [worker["name"] for worker in status["workers"]] == REPLICAS
+    assert len(status["routers"]) == 2
+    assert status["state"] == "running"
 
 
 def test_celery_tells_of_sandboxes_pools_and_checkpoints(project: Project) -> None:
@@ -120,6 +123,14 @@ def test_a_killed_router_loses_no_call(project: Project) -> None:
     assert client.returncode == 0, errors
     assert json.loads(output) == [2 * number for number in range(100)]
     eventually(lambda: project.healthy("router"), "they are back")
+
+
+def test_results_survive_a_restart_of_redis(project: Project) -> None:
+    told = project.call("mean")
+    project.compose("restart", "redis")
+    eventually(lambda: project.healthy("redis"), "it is back")
+    assert project.call("again", told["id"])["value"] == 3.0
+    assert project.call("mean")["value"] == 3.0
 
 
 def test_services_stop_in_order_when_asked(project: Project) -> None:
