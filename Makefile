@@ -39,7 +39,7 @@ test-fast: ## run the tests that need neither root nor runsc
 	$(BIN)/pytest -m "not sandbox" --ignore=tests/compose
 
 test-compose: ## build the image and test compose.yaml with a Docker Engine (DOCKER_HOST names another than this machine's)
-	@scripts/setup python
+	@scripts/setup python runsc
 	$(BIN)/pytest tests/compose
 
 check: ## check format, lint and types

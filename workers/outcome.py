@@ -1,10 +1,14 @@
 """How a call ended on this worker, for those who watch."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import Failure
+
+_EXCEPTION_CHARACTERS: Final = 1_000
+_TRACEBACK_CHARACTERS: Final = 10_000
+"""Flower keeps both in memory for as many calls as it knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,4 +28,7 @@ class Outcome:
             return "task-revoked", {"terminated": True, "signum": "SIGKILL", "expired": False}
         # As the user's function raised it, or what else ended the call.
         kind = (failure.type or failure.code.value).removeprefix("builtins.")
-        return "task-failed", {"exception": f"{kind}: {failure.message}", "traceback": failure.traceback}
+        traceback = failure.traceback
+        if traceback is not None and len(traceback) > _TRACEBACK_CHARACTERS:
+            traceback = f"...{traceback[-_TRACEBACK_CHARACTERS:]}"
+        return "task-failed", {"exception": f"{kind}: {failure.message}"[:_EXCEPTION_CHARACTERS], "traceback": traceback}

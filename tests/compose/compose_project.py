@@ -23,7 +23,7 @@ class Project:
     def __init__(self) -> None:
         self.name = f"readie-test-{os.getpid()}"
         self.flower_port = free_port()
-        own = {"READIE_FLAVORS": "./examples/flavors", "FLOWER_PORT": str(self.flower_port)}
+        own = {"READIE_FLAVORS": "./examples/flavors", "FLOWER_PORT": str(self.flower_port), "RUNSC_SOURCE": "path"}
         self.environment = {**os.environ, **own}
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:

@@ -1,5 +1,6 @@
 """One deployment for all tests, which go through its life in order."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 from compose_project import Project
 
+from tests.conftest import ROOT
 from tests.local_stack import eventually
+from workers.sandbox.runsc import find_runsc
 
 
 @pytest.fixture(scope="session")
@@ -16,11 +19,15 @@ def project() -> Iterator[Project]:
     engine = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
     assert engine.returncode == 0, f"these tests need a Docker Engine (DOCKER_HOST names another): {engine.stderr}"
     project = Project()
+    # The runsc that is known to work on this machine.
+    runsc = ROOT / "runsc"
+    shutil.copy(find_runsc(None), runsc)
     try:
         project.compose("up", "--detach", "--build", "--scale", "worker=2", "--scale", "router=2")
         eventually(lambda: all(map(project.healthy, ("redis", "router", "worker"))), "they are healthy")
         yield project
     finally:
+        runsc.unlink()
         logs = project.compose("logs", "--no-color")
         project.compose("--profile", "client", "down", "--volumes", "--remove-orphans", "--timeout", "30")
         sys.stdout.write(logs)

@@ -1,10 +1,12 @@
 """What compose.yaml promises, from a clean checkout on."""
 
 import json
+import subprocess
 
 import pytest
 from compose_project import Project
 
+from tests.conftest import ROOT
 from tests.local_stack import eventually
 
 # Images are built, packages installed and checkpoints captured in the first ones.
@@ -131,6 +133,17 @@ def test_results_survive_a_restart_of_redis(project: Project) -> None:
     eventually(lambda: project.healthy("redis"), "it is back")
     assert project.call("again", told["id"])["value"] == 3.0
     assert project.call("mean")["value"] == 3.0
+
+
+def test_an_image_gets_a_runsc_by_itself(project: Project) -> None:
+    tag = f"{project.name}-runsc"
+    try:
+        subprocess.run(["docker", "build", "--quiet", "--target", "runsc", "--tag", tag, ROOT], check=True)
+        command = ["docker", "run", "--rm", tag, "/opt/runsc", "--version"]
+        told = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert told.stdout.startswith("runsc version ")
+    finally:
+        subprocess.run(["docker", "image", "rm", tag], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_services_stop_in_order_when_asked(project: Project) -> None:
