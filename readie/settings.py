@@ -55,6 +55,20 @@ class FlavorSettings(Settings):
     """Name of the flavor."""
     runsc: Path | None = None
     """gVisor's runsc. Default: the one beside this Python, else the first on PATH."""
-    sandbox_network: Literal["none"] = Field(default="none", validation_alias="SANDBOX_NETWORK")
+    sandbox_network: Literal["none", "sandbox", "host"] = Field(default="none", validation_alias="SANDBOX_NETWORK")
+    """``sandbox``: the public internet, nothing nearer. ``host``: whatever this machine reaches, Redis too."""
+    allow_host_network: bool = False
+    """Must be set as well for ``sandbox_network`` to be ``host``."""
     sandbox_overlay: Literal["root:memory", "none"] = Field(default="root:memory", validation_alias="SANDBOX_OVERLAY")
     sandbox_gpu: Literal["none"] = Field(default="none", validation_alias="SANDBOX_GPU")
+
+    @model_validator(mode="after")
+    def _resolve(self) -> Self:
+        if self.sandbox_network == "host" and not self.allow_host_network:
+            raise ValueError(
+                "SANDBOX_NETWORK=host lets every function reach Redis and this machine's network; "
+                "set READIE_ALLOW_HOST_NETWORK=true as well if that is wanted, or use SANDBOX_NETWORK=sandbox"
+            )
+        # Programs that run elsewhere, such as runsc, are told of it.
+        object.__setattr__(self, "data", self.data.absolute())
+        return self

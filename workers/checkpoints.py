@@ -75,6 +75,9 @@ def load(settings: WorkerSettings, runsc_version: str) -> Served:
 
 
 def _read_current(settings: WorkerSettings) -> Generation | None:
+    if settings.sandbox_network == "host":
+        _log.warning("SANDBOX_NETWORK=host: every call starts cold, and can reach all that this machine can")
+        return None
     folder = current_generation(settings.data, settings.flavor)
     if folder is None:
         _log.warning(

@@ -18,6 +18,8 @@ from .preflight import CannotStartError
 from .sandbox.demand import Demand
 from .sandbox.filesystem import DESCRIPTION
 from .sandbox.host import SandboxHost
+from .sandbox.network.check import check_network
+from .sandbox.network.gateway import Gateway, NetworkUnavailableError
 from .sandbox.run_folder import own, remove_leftovers
 from .sandbox.runsc import Runsc
 from .sandbox.supply import Ahead, SandboxSupply
@@ -61,7 +63,7 @@ class Serving:
         run_dir: this worker's folder for sandboxes' files.
 
     Raises:
-        CannotStartError: the flavor has no filesystem on this machine.
+        CannotStartError: the flavor has no filesystem on this machine, or sandboxes can't have the network they should.
     """
 
     def __init__(self, settings: WorkerSettings, runsc: Runsc, run_dir: Path) -> None:
@@ -75,6 +77,7 @@ class Serving:
         self._closed = threading.Event()
         self._ready_changed: Callable[[], None] = _nobody
         self._watcher: threading.Thread | None = None
+        self._gateway = _open_gateway(settings)
         self._target: Path | None = None
         self._stage = self._open_first()
 
@@ -130,6 +133,8 @@ class Serving:
         if self._watcher is not None:
             self._watcher.join()
         self._stage.close()
+        if self._gateway is not None:
+            self._gateway.close()
         remove_leftovers(self._run_dir)
         shutil.rmtree(self._run_dir)
         os.close(self._run_lock)
@@ -149,7 +154,14 @@ class Serving:
             served.filesystem,
             served.shape,
             memory_bytes=self._settings.sandbox_memory_bytes,
+            gateway=self._gateway,
         )
+        if self._stages_opened == 1 and self._gateway is not None:
+            try:
+                check_network(host)
+            except NetworkUnavailableError as error:
+                host.close()
+                raise CannotStartError(str(error)) from None
         supply = SandboxSupply(
             host,
             sources(served),
@@ -195,6 +207,15 @@ class Serving:
 
 class _RemovedError(Exception):
     """What was to be served is gone; the text names the file."""
+
+
+def _open_gateway(settings: WorkerSettings) -> Gateway | None:
+    if settings.sandbox_network != "sandbox":
+        return None
+    try:
+        return Gateway([settings.redis_url])
+    except NetworkUnavailableError as error:
+        raise CannotStartError(str(error)) from None
 
 
 def _nobody() -> None:

@@ -53,8 +53,9 @@ class WorkerSettings(FlavorSettings):
     """How much of the end of what a call prints is kept, as long as its result."""
 
     @model_validator(mode="after")
-    def _share_memory(self) -> Self:
+    def _complete(self) -> Self:
         if not self.sandbox_memory_bytes:
             share = max(self.memory_bytes // self.slots, _LEAST_MEMORY_BYTES)
             object.__setattr__(self, "sandbox_memory_bytes", share)
+        object.__setattr__(self, "run", self.run.absolute())
         return self

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.sandbox.versions import other_versions
 from workers.sandbox.filesystem import Filesystem
 from workers.sandbox.host import SandboxHost
 from workers.sandbox.runsc import Runsc, find_runsc
@@ -19,17 +19,10 @@ SECONDS = 60.0
 pytestmark = pytest.mark.sandbox
 
 
-def _other_versions() -> list[Path]:
-    """Return the runsc executables that the set-up script keeps besides the one in use."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "readie" / "runsc"
-    used = Runsc(find_runsc()).version
-    return [path for path in sorted(cache.glob("*/runsc")) if Runsc(path).version != used]
-
-
 def test_another_version_works_by_itself_and_refuses_this_ones_images(
     run_dir: Path, filesystem: Filesystem, images: Path, tmp_path: Path, run_call: Callable[..., Any]
 ) -> None:
-    others = _other_versions()
+    others = other_versions()
     if not others:
         pytest.skip("there is only one runsc on this machine")
     for number, runsc in enumerate(others):

@@ -30,6 +30,7 @@ from workers.pipeline.flavor import MAX_CHECKPOINTS, Flavor, FlavorError, read_f
 from workers.pipeline.outcome import as_json, show
 from workers.pipeline.plan import Limits
 from workers.pipeline.progress import Progress
+from workers.sandbox.network.gateway import NetworkUnavailableError
 from workers.sandbox.runsc import RunscError, find_runsc
 from workers.sandbox.sandbox import SandboxFailedError
 
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             only_if_better=options.from_traffic,
         )
         made = make_generation(flavor, order, settings, runsc, Progress(console))
-    except (_UnableError, ValidationError) as error:
+    except (_UnableError, ValidationError, NetworkUnavailableError) as error:
         return _fail(console, error, 2)
     except (FlavorError, CaptureError, BusyError, SandboxFailedError, RunscError, RedisError, OSError) as error:
         return _fail(console, error, 1)
@@ -157,6 +158,8 @@ def _require(settings: FlavorSettings) -> Path:
         raise _UnableError(f"checkpoints need Linux on amd64; this is {platform.system()} on {platform.machine()}")
     if os.geteuid() != 0:
         raise _UnableError("sandboxes need root: run this with sudo, or as root in a container")
+    if settings.sandbox_network == "host":
+        raise _UnableError("runsc can't checkpoint sandboxes that are in the host's network (SANDBOX_NETWORK=host)")
     try:
         return find_runsc(settings.runsc)
     except FileNotFoundError as error:

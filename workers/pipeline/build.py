@@ -1,5 +1,6 @@
 """Making a generation, from a flavor's folder to the switched link."""
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -35,6 +36,7 @@ from workers.pipeline.runs import KnownRuns
 from workers.pipeline.survey import Calibration, Survey, calibrate, names_of, survey
 from workers.pipeline.write import Ingredients, write_generation
 from workers.sandbox.host import SandboxHost
+from workers.sandbox.network.gateway import Gateway
 from workers.sandbox.runsc import RunscOptions
 from workers.sandbox.shape import sandbox_shape
 
@@ -74,7 +76,8 @@ class Made:
 def make_generation(flavor: Flavor, order: Order, settings: FlavorSettings, runsc: Path, progress: Progress) -> Made:
     """Make a generation of ``flavor`` and switch to it, or to one made earlier from the very same inputs.
 
-    Raises ``FlavorError``, ``CaptureError``, ``BusyError``, ``SandboxFailedError``, ``RunscError`` or ``OSError``;
+    Raises ``FlavorError``, ``CaptureError``, ``BusyError``, ``SandboxFailedError``, ``RunscError``,
+    ``NetworkUnavailableError`` or ``OSError``;
     ``current`` then leads to where it did before, and what was half done is removed, by the next run at the latest.
     """
     _check_gpu(flavor, settings)
@@ -90,7 +93,12 @@ def make_generation(flavor: Flavor, order: Order, settings: FlavorSettings, runs
             gpu=settings.sandbox_gpu,
         )
         run_dir = _RUN_DIR / f"pipeline-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
-        with SandboxHost(run_dir, runsc, built.filesystem, shape, platform=PLATFORM) as host:
+        with contextlib.ExitStack() as stack:
+            # What is captured is the operator's own choice: nothing needs to be kept from it.
+            gateway = stack.enter_context(Gateway([])) if shape.network == "sandbox" else None
+            host = stack.enter_context(
+                SandboxHost(run_dir, runsc, built.filesystem, shape, platform=PLATFORM, gateway=gateway)
+            )
             identity = _identity(host, built)
             generation = _find(folder, identity, _inputs_digest(identity, flavor, order))
             reused = generation is not None

@@ -13,7 +13,10 @@ from workers.sandbox.cgroup import open_cgroups
 from workers.sandbox.events import FileWaiter
 from workers.sandbox.filesystem import Filesystem
 from workers.sandbox.fingerprint import fingerprint
+from workers.sandbox.network.gateway import Gateway
+from workers.sandbox.network.slots import Slots
 from workers.sandbox.remover import Remover
+from workers.sandbox.root import make_root
 from workers.sandbox.run_folder import own, remove_leftovers
 from workers.sandbox.runsc import Runsc
 from workers.sandbox.sandbox import Sandbox, SandboxPlan, new_sandbox_id
@@ -21,13 +24,6 @@ from workers.sandbox.shape import SandboxShape, sandbox_shape
 
 _CREATE_SECONDS = 30.0
 _MAX_SOCKET_PATH_BYTES = 107
-
-_ROOT_FILES = {
-    # Without these, getpass.getuser() and localhost fail in user code.
-    "etc/passwd": "root:x:0:0:root:/root:/bin/false\nreadie:x:65534:65534:readie:/tmp:/bin/false\n",
-    "etc/group": "root:x:0:\nreadie:x:65534:\n",
-    "etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
-}
 
 
 class SandboxHost:
@@ -46,10 +42,12 @@ class SandboxHost:
         *,
         platform: str = "systrap",
         memory_bytes: int | None = None,
+        gateway: Gateway | None = None,
     ) -> None:
         """Take ``run_dir`` over.
 
         A sandbox may hold ``memory_bytes`` until its call says something else; ``None`` is without limit.
+        ``gateway`` gives sandboxes their network when the shape's is ``sandbox``; whoever opened it closes it later.
         Raises ``ValueError`` when the path is too long, ``RuntimeError`` when a running worker has it, ``RunscError``
         when runsc does not run.
         """
@@ -59,11 +57,13 @@ class SandboxHost:
         self.run_dir = run_dir
         self.filesystem = filesystem
         self.shape = shape or sandbox_shape(filesystem)
+        assert (self.shape.network == "sandbox") == (gateway is not None)
         self.fingerprint = fingerprint(self.shape)
         tool = Runsc(runsc)
         self.runsc_version = tool.version
         self._lock_file = own(run_dir)
         remove_leftovers(run_dir)
+        self._slots = Slots(gateway.new_slot) if gateway else None
         self._waiter = FileWaiter()
         self._cgroups = open_cgroups(run_dir)
         self._plan = SandboxPlan(
@@ -71,10 +71,15 @@ class SandboxHost:
             platform,
             self.shape,
             filesystem,
-            _make_root(run_dir),
+            make_root(
+                run_dir / "root",
+                network=self.shape.network,
+                nameserver=gateway.nameserver if gateway else None,
+            ),
             self._waiter,
             cgroups=self._cgroups,
             memory_bytes=memory_bytes,
+            slots=self._slots,
         )
         self._lock = threading.Lock()
         self._live: set[Sandbox] = set()
@@ -105,6 +110,8 @@ class SandboxHost:
         for sandbox in live:
             self.discard(sandbox)
         self._remover.close()
+        if self._slots is not None:
+            self._slots.close()
         self._waiter.close()
         if self._cgroups is not None:
             self._cgroups.close()
@@ -123,12 +130,3 @@ class SandboxHost:
     def _gone(self, sandbox: Sandbox) -> None:
         with self._lock:
             self._live.discard(sandbox)
-
-
-def _make_root(run_dir: Path) -> Path:
-    root = run_dir / "root"
-    for name, content in _ROOT_FILES.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    return root

@@ -25,6 +25,8 @@ from workers.sandbox.cgroup import Cgroup, LimitError, Limits, RunCgroups
 from workers.sandbox.connection import ConnectionLostError, ExecutorConnection
 from workers.sandbox.events import FileWaiter, ProcessEndedError
 from workers.sandbox.filesystem import Filesystem
+from workers.sandbox.network.gateway import Slot
+from workers.sandbox.network.slots import Slots
 from workers.sandbox.output import OutputPipe
 from workers.sandbox.runsc import (
     CheckpointOptions,
@@ -84,7 +86,7 @@ class SandboxPlan:
     """What all sandboxes of a worker are made from. ``root`` is the directory on the host that becomes /.
 
     ``cgroups`` is ``None`` where control groups can't be used. ``memory_bytes`` is what a sandbox may hold until its
-    call says something else, ``None`` without limit.
+    call says something else, ``None`` without limit. ``slots`` gives each its network, ``None`` where there is none.
     """
 
     runsc: Runsc
@@ -95,6 +97,7 @@ class SandboxPlan:
     waiter: FileWaiter
     cgroups: RunCgroups | None = None
     memory_bytes: int | None = None
+    slots: Slots | None = None
 
 
 class Sandbox:
@@ -131,6 +134,7 @@ class Sandbox:
         self._expected_start: Start = "started"
         self._connection: ExecutorConnection | None = None
         self._cgroup: Cgroup | None = None
+        self._slot: Slot | None = None
         self._limits = Limits(plan.memory_bytes, plan.shape.cpu_limit, plan.shape.pids_limit)
         try:
             self._create(plan, timeout, background)
@@ -144,11 +148,13 @@ class Sandbox:
         self.control_dir.mkdir()
         # The sandboxed user writes here until it is ready, and no more then: see _seal().
         self.control_dir.chmod(0o777)
+        self._slot = self._take_slot(plan.slots)
         spec = oci_spec(
             plan.shape,
             root=plan.root,
             sources=mount_sources(plan.filesystem, self.control_dir),
             hostname=self.id,
+            network_namespace=self._slot.path if self._slot else None,
         )
         (self.folder / "config.json").write_text(json.dumps(spec))
         pid_file = self.folder / "pid"
@@ -164,6 +170,12 @@ class Sandbox:
         except (RunscError, OSError, ValueError) as error:
             raise self._failed(f"creating the sandbox failed: {error}") from error
         self.phases["create_seconds"] = time.perf_counter() - began
+
+    def _take_slot(self, slots: Slots | None) -> Slot | None:
+        try:
+            return slots.take() if slots else None
+        except OSError as error:
+            raise self._failed(f"the sandbox can't be given a network: {error}") from error
 
     @property
     def alive(self) -> bool:
@@ -296,6 +308,9 @@ class Sandbox:
             if self._pidfd is not None:
                 os.close(self._pidfd)
                 self._pidfd = None
+            if self._slot is not None:
+                self._slot.close()
+                self._slot = None
         if self.folder.exists():
             shutil.rmtree(self.folder)
 

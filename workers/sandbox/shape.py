@@ -15,6 +15,7 @@ Gpu = Literal["none", "nvproxy"]
 
 _SYSTEM_DIRS = ("/usr", "/lib", "/lib64", "/bin")
 _UNPRIVILEGED_ID = 65534
+_NAMESPACES = ("pid", "network", "ipc", "uts", "mount")
 _READ_ONLY = ("ro", "rbind", "nosuid", "nodev")
 _MAX_TASKS = 512
 """Processes and threads inside; one too many is refused with EAGAIN."""
@@ -95,7 +96,8 @@ def sandbox_shape(
         gid=_UNPRIVILEGED_ID,
         capabilities=(),
         rlimits=(Rlimit("RLIMIT_CORE", 0), Rlimit("RLIMIT_NOFILE", 4096), Rlimit("RLIMIT_NPROC", _MAX_TASKS)),
-        namespaces=("pid", "network", "ipc", "uts", "mount"),
+        # Without one of its own, a sandbox is in the worker's network namespace.
+        namespaces=tuple(name for name in _NAMESPACES if (name, network) != ("network", "host")),
         mounts=(
             Mount("/proc", "proc", ()),
             *(Mount(destination, "bind", _READ_ONLY) for destination in read_only),

@@ -25,11 +25,12 @@ def oci_spec(
     root: Path,
     sources: Mapping[str, Path],
     hostname: str,
+    network_namespace: str | None = None,
 ) -> dict[str, object]:
     """Return the specification of a sandbox of ``shape``; its CPU and process limits are its control group's.
 
     ``root`` is the directory on the host that becomes /; a bind mount that ``sources`` does not name comes from the
-    same path on the host, symbolic links followed.
+    same path on the host, symbolic links followed. ``network_namespace`` is the path of one that is there already.
     """
     return {
         "ociVersion": "1.0.2",
@@ -50,7 +51,10 @@ def oci_spec(
         "hostname": hostname,
         "mounts": [_mount(mount, sources) for mount in shape.mounts],
         "linux": {
-            "namespaces": [{"type": namespace} for namespace in shape.namespaces],
+            "namespaces": [
+                {"type": name, "path": network_namespace} if name == "network" and network_namespace else {"type": name}
+                for name in shape.namespaces
+            ],
         },
     }
 
