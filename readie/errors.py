@@ -33,6 +33,10 @@ class ResourceExhaustedError(ReadieError):
     """The request asks for more than any worker has, or the queue is full."""
 
 
+class PackageInstallError(ReadieError):
+    """The call's ``packages`` can't be installed; the message ends with the installer's last lines."""
+
+
 class CallTimeoutError(ReadieError, TimeoutError):
     """The function ran longer than its ``timeout``; it was stopped."""
 

@@ -6,7 +6,7 @@ By hand, not with pydantic: whoever imports a module with decorated functions wo
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .sessions import Session
 
 _LEAST_MEMORY_BYTES = 64 << 20
+_MOST_PACKAGES = 100
+_PACKAGE = r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]*\])?[A-Za-z0-9.,<>=!~*+ -]*"
 
 
 class RemoteOptions(TypedDict, total=False):
@@ -34,6 +36,7 @@ class RemoteOptions(TypedDict, total=False):
     cpu: float | None
     stream_logs: bool
     session: "Session | None"
+    packages: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,9 @@ class Options:
     """Print what the function prints to standard error here, while it runs, each line after the call's name."""
     session: "Session | None" = None
     """Session that the calls run in. Default: the one of the ``with`` block around the call."""
+    packages: Sequence[str] = ()
+    """Requirements, such as ``["httpx>=0.28"]``, that the function needs besides its flavor's packages. The first call
+    with a set installs it on its worker, which takes a while; later ones find it there."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Options":
@@ -106,6 +112,7 @@ class Options:
             disable_optimized_execution=self.disable_optimized_execution,
             memory_bytes=None if self.memory is None else in_bytes(self.memory),
             cpu=self.cpu,
+            packages=tuple(self.packages),
         )
 
 
@@ -164,6 +171,15 @@ def _session(value: object) -> str:
     return "" if isinstance(value, Session) else "give what readie.session() or readie.get_session() returned"
 
 
+def _packages(value: object) -> str:
+    if not isinstance(value, (list, tuple)) or len(value) > _MOST_PACKAGES:
+        return f"give a list of up to {_MOST_PACKAGES} requirements, such as ['httpx>=0.28']"
+    for one in value:
+        if not isinstance(one, str) or len(one) > 256 or not re.fullmatch(_PACKAGE, one):
+            return f"{one!r} is no requirement; give a name, with extras and versions if need be: 'httpx[http2]>=0.28'"
+    return ""
+
+
 _CHECKS: dict[str, Callable[[Any], str]] = {
     "name": _name,
     "timeout": _seconds,
@@ -176,5 +192,6 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "cpu": _cores,
     "stream_logs": _flag,
     "session": _session,
+    "packages": _packages,
 }
 """What says why a value is wrong (nothing, when it is right), for every option."""

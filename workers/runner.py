@@ -21,6 +21,8 @@ from .control import RunningCall, RunningCalls, StoppedError
 from .executor.wire import FrameTooLargeError, WireError
 from .outcome import Outcome
 from .output import CallOutput, MovedOnError
+from .packages.build import PackagesError
+from .packages.layers import Layer
 from .sandbox.cgroup import LimitError
 from .sandbox.connection import CallResult, ConnectionLostError
 from .sandbox.conversation import UnwantedError
@@ -70,6 +72,8 @@ class _Run:
     sandbox_of_no_use: bool = False
     """The call has ended so that no other can follow it there."""
     ignored_globals: tuple[str, ...] = ()
+    layer: Layer | None = None
+    packages: str | None = None
     failure: Failure | None = None
     value: Buffer = b""
     printed_bytes: int = 0
@@ -160,6 +164,9 @@ class Runner:
             started = self._start(run)
         except StoppedError:
             started = None
+        except PackagesError as error:
+            run.failure = Failure(code=ErrorCode.PACKAGE_INSTALL, message=str(error))
+            return
         except SandboxFailedError as error:
             _log.error("call %s: no sandbox: %s\n%s", header.id, error.reason, error.log_tail)
             run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"no sandbox could be started: {error.reason}")
@@ -173,6 +180,7 @@ class Runner:
         output = CallOutput(self._ledger, header, run.call, keep_bytes=self._log_bytes)
         run.sandbox_of_no_use = True
         try:
+            connection.layer = run.layer.path if run.layer else None
             if started.start != "warm":
                 sandbox.limit(memory_bytes=header.options.memory_bytes, cpu=header.options.cpu)
             if not self._enter_session(run, started):
@@ -242,9 +250,11 @@ class Runner:
         """Return the call's sandbox; ``None``: its session is not here any more."""
         placement = run.header.placement
         assert placement is not None
+        self._take_packages(run)
         if placement.sandbox is not None:
             return self._take_session(run)
-        run.started = started = run.stage.supply.start(placement.checkpoint_id, run.call, run.phases.end)
+        checkpoint_id = self._without_conflict(run, placement.checkpoint_id)
+        run.started = started = run.stage.supply.start(checkpoint_id, run.call, run.phases.end)
         if started.fallback is not None:
             assert placement.checkpoint_id is not None
             _log.warning(
@@ -256,6 +266,26 @@ class Runner:
             )
             self._avoid(placement.checkpoint_id)
         return started
+
+    def _take_packages(self, run: _Run) -> None:
+        """Get the call its packages, if it has any, for as long as its sandbox lives."""
+        packages = run.header.options.packages
+        if not packages:
+            return
+        run.layer = run.stage.layers.take(
+            packages, run.call, lambda text: _log.info("call %s: %s", run.header.id, text)
+        )
+        run.hold.callback(run.layer.close)
+        run.packages = str(run.layer)
+        run.phases.end("packages")
+
+    def _without_conflict(self, run: _Run, checkpoint_id: str | None) -> str | None:
+        """Return the checkpoint, or ``None`` when it has imported modules of which the call brings others."""
+        conflicts = run.layer.conflicts(run.stage.imported_by(checkpoint_id)) if run.layer else []
+        if not conflicts:
+            return checkpoint_id
+        run.packages = f"{run.packages}; started without {checkpoint_id}, which has its own {', '.join(conflicts)}"
+        return None
 
     def _avoid(self, checkpoint_id: str) -> None:
         """Have routers choose something else here for a while; that they don't is no reason to fail a call."""
@@ -310,6 +340,7 @@ class Runner:
                 sandbox=run.session.sandbox_id if run.session else None,
                 restarted=placement.restarted,
                 ignored_globals=run.ignored_globals,
+                packages=run.packages,
                 predicted_seconds=placement.predicted_seconds,
                 output_bytes=run.printed_bytes,
                 yielded=run.yielded,

@@ -14,6 +14,8 @@ from readie.generations.disk import MANIFEST, current_generation
 
 from . import checkpoints
 from .checkpoints import Served
+from .packages.layers import PackageLayers, layers_folder
+from .packages.store import LayerStore
 from .preflight import CannotStartError
 from .sandbox.demand import Demand
 from .sandbox.filesystem import DESCRIPTION
@@ -37,12 +39,25 @@ class Stage:
     ``lock_files`` are descriptors whose locks say that the generation and the filesystem are in use.
     """
 
-    def __init__(self, served: Served, host: SandboxHost, supply: SandboxSupply, lock_files: list[int]) -> None:
+    def __init__(
+        self,
+        served: Served,
+        host: SandboxHost,
+        supply: SandboxSupply,
+        layers: PackageLayers,
+        lock_files: list[int],
+    ) -> None:
         self.served = served
         self.supply = supply
+        self.layers = layers
         self.users = 0
         self._host = host
         self._lock_files = lock_files
+
+    def imported_by(self, checkpoint_id: str | None) -> tuple[str, ...]:
+        """Return the catalogued modules that a checkpoint holds."""
+        checkpoints = self.served.catalogue.checkpoints if self.served.catalogue else ()
+        return next((each.holds for each in checkpoints if each.id == checkpoint_id), ())
 
     def close(self) -> None:
         """Remove its sandboxes and let the generation go."""
@@ -148,13 +163,16 @@ class Serving:
     def _open(self, served: Served, demand: Demand) -> Stage:
         lock_files = _hold(_files_in_use(served))
         self._stages_opened += 1
+        filesystem = served.filesystem
+        store = LayerStore(layers_folder(self._settings.data, filesystem), self._settings.packages_bytes)
         host = SandboxHost(
             self._run_dir / str(self._stages_opened),
             self._runsc.executable,
-            served.filesystem,
+            filesystem,
             served.shape,
             memory_bytes=self._settings.sandbox_memory_bytes,
             gateway=self._gateway,
+            layers=store.layers,
         )
         if self._stages_opened == 1 and self._gateway is not None:
             try:
@@ -169,7 +187,7 @@ class Serving:
             changed=self._tell_ready_changed,
             start_timeout_seconds=self._settings.start_timeout_seconds,
         )
-        return Stage(served, host, supply, lock_files)
+        return Stage(served, host, supply, PackageLayers(store, filesystem, host), lock_files)
 
     def _tell_ready_changed(self) -> None:
         self._ready_changed()

@@ -34,6 +34,8 @@ class WorkerSettings(FlavorSettings):
     ready_memory_bytes: int = Field(default_factory=lambda: min(machine_memory_bytes() // 16, 2 << 30), ge=0)
     """Memory for sandboxes that are restored ahead for the checkpoints in demand. Default: a sixteenth of this
     machine's, 2 GiB at the most; 0 keeps none."""
+    packages_bytes: int = Field(default=4 << 30, ge=0)
+    """Disk for what was installed for calls with ``packages=``; what is in use stays even above it. Default: 4 GiB."""
     run: Path = Path("/run/readie")
     """Sandboxes' files while they live. Short: sockets lie below it."""
     checkpoint_strict_compat: bool = Field(default=True, validation_alias="CHECKPOINT_STRICT_COMPAT")

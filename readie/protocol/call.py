@@ -1,14 +1,20 @@
 """The header of a call: all that router and worker may know of it. The payload stays opaque to both."""
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 PROTOCOL_VERSION: Final = 1
 INLINE_LIMIT_BYTES: Final = 8 * 1024
 """Payloads and results up to this size travel in the message, larger ones as a Redis value."""
 DEFAULT_FLAVOR: Final = "default"
+MOST_PACKAGES: Final = 100
+PACKAGE_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]*\])?[A-Za-z0-9.,<>=!~*+ -]*$"
+"""A name, extras and versions; nothing that leads elsewhere than to the index."""
 FLAVOR_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+
+
+PackageRequirement = Annotated[str, StringConstraints(pattern=PACKAGE_PATTERN, max_length=256)]
 
 
 class Message(BaseModel):
@@ -40,6 +46,8 @@ class CallOptions(Message):
     """What the sandbox may hold; the worker reserves it. ``None``: what the worker gives by itself."""
     cpu: float | None = Field(default=None, gt=0)
     """Cores the sandbox may use. ``None``: what the worker gives by itself."""
+    packages: tuple[PackageRequirement, ...] = Field(default=(), max_length=MOST_PACKAGES)
+    """What the function needs besides its flavor."""
     checkpoint_id: str | None = Field(default=None, min_length=1, max_length=64)
     disable_optimized_execution: bool = False
 

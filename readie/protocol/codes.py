@@ -17,6 +17,7 @@ class ErrorCode(StrEnum):
     PRECONDITION = "precondition"
     INCOMPATIBLE_PYTHON = "incompatible_python"
     RESOURCE_EXHAUSTED = "resource_exhausted"
+    PACKAGE_INSTALL = "package_install"
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     EXPIRED = "expired"

@@ -59,6 +59,7 @@ class Report(Message):
     queue      from the submission to a router's hand (includes waiting for room)
     route      the router's decision
     deliver    from the placement until the worker began with it
+    packages   installing the call's packages, or finding them; only for a call with some
     sandbox    until a sandbox was taken from those made ahead, or was made
     start      restore of the checkpoint, or start of Python
     connect    connection to the executor and its greeting
@@ -86,6 +87,8 @@ class Report(Message):
     """Why the session had been lost that this call opened again."""
     ignored_globals: tuple[str, ...] = ()
     """Globals that came with the function and that the session had already, with another value."""
+    packages: str | None = None
+    """How the call came to its ``packages``, where it has any."""
     predicted_seconds: float | None = None
     output_bytes: int | None = None
     """What the attempt printed; ``None`` when that is not known, because its worker did not end it."""

@@ -25,6 +25,9 @@ def test_an_unknown_option_names_the_nearest_known_one() -> None:
         ({"priority": 1.5}, "priority=1.5"),
         ({"flavor": "Not a name"}, "flavor='Not a name'"),
         ({"flavor": None}, "flavor=None"),
+        ({"packages": "httpx"}, "packages='httpx'"),
+        ({"packages": ["x @ https://example.org/x.whl"]}, "is no requirement"),
+        ({"packages": ["-r /etc/passwd"]}, "is no requirement"),
     ],
 )
 def test_a_wrong_value_is_named(options: dict[str, object], named: str) -> None:

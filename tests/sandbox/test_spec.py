@@ -32,7 +32,12 @@ def shape(flavor: Filesystem) -> SandboxShape:
 
 
 def spec(shape: SandboxShape, flavor: Filesystem, **changes: Any) -> dict[str, Any]:
-    arguments = {"root": Path("/r"), "sources": mount_sources(flavor, Path("/c")), "hostname": "h", **changes}
+    arguments = {
+        "root": Path("/r"),
+        "sources": mount_sources(flavor, Path("/l"), Path("/c")),
+        "hostname": "h",
+        **changes,
+    }
     return oci_spec(shape, **arguments)
 
 
@@ -65,10 +70,11 @@ def test_only_the_listed_folders_of_the_host_are_seen(shape: SandboxShape, flavo
     seen = sources({"mounts": [mount for mount in spec(shape, flavor)["mounts"] if mount["type"] == "bind"]})
 
     assert set(seen) - {"/lib64"} == {
-        "/usr", "/lib", "/bin", "/opt/python", "/opt/readie", "/opt/packages", "/run/readie",
+        "/usr", "/lib", "/bin", "/opt/python", "/opt/readie", "/opt/packages", "/opt/layers", "/run/readie",
     }  # fmt: skip
     assert seen["/opt/packages"] == "/flavor/packages"
     assert seen["/opt/readie"] == "/flavor/executor"
+    assert seen["/opt/layers"] == "/l"
     assert seen["/run/readie"] == "/c"
     assert seen["/opt/python"] == "/opt/python"
 

@@ -105,7 +105,18 @@ def test_of_the_host_it_sees_what_is_listed_and_only_to_read(start: str) -> None
     seen = look(mounts, start)
     of_the_host = {destination: read_only for destination, kind, read_only in seen if kind == "9p"}
     prefix = str(Path(sys.base_prefix))
-    listed = {"/", "/usr", "/lib", "/lib64", "/bin", "/opt/readie", "/opt/packages", "/run/readie", prefix}
+    listed = {
+        "/",
+        "/usr",
+        "/lib",
+        "/lib64",
+        "/bin",
+        "/opt/readie",
+        "/opt/packages",
+        "/opt/layers",
+        "/run/readie",
+        prefix,
+    }
 
     assert of_the_host.keys() <= listed
     assert {destination for destination, read_only in of_the_host.items() if not read_only} == {"/run/readie"}

@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 
 from readie import hooks
-from workers.executor import address_space, calls, control, imports, layout, stdio, wire
+from workers.executor import address_space, calls, control, imports, layer, layout, stdio, wire
 from workers.executor.repair import Repair
 from workers.executor.session import SessionGlobals
 from workers.executor.values import Values
@@ -75,6 +75,8 @@ def _serve(connection: socket.socket) -> None:
         frame = wire.read_frame(connection, Kind.PAYLOAD, max_bytes=wire.MAX_FRAME_BYTES)
         if isinstance(more_bytes := call.get("address_space_bytes"), int):
             address_space.bound(more_bytes)
+        if isinstance(path := call.get("layer"), str):
+            layer.use(path)
         credit = call.get("credit")
         if call.get("session") and session is None:
             session = SessionGlobals()

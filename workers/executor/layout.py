@@ -8,5 +8,8 @@ EXECUTOR_DIR = Path("/opt/readie")
 PACKAGES_DIR = Path("/opt/packages")
 """The flavor's packages, cloudpickle among them."""
 
+LAYERS_DIR = Path("/opt/layers")
+"""Packages that were installed for calls, a folder for each set."""
+
 CONTROL_DIR = Path("/run/readie")
 """The control directory, see ``control``."""

@@ -5,6 +5,7 @@ from it. JSON payloads are objects in which an unknown key is ignored, so a fiel
 
     executor → worker   HELLO   {"wire", "python", "start", "imported", "repair_seconds"}       once, first
     worker → executor   CALL    {"id", "name", "session", "address_space_bytes" where it is to be bounded,
+                                 "layer" where it has packages of its own,
                                  "credit" where its values are wanted while it runs}            then PAYLOAD
     worker → executor   PAYLOAD container of [function, (args, kwargs)]
     worker → executor   CREDIT  {"values", "bytes", "stop"}  how many values the call may have sent, in all, before the

@@ -96,6 +96,8 @@ class ExecutorConnection:
         self._output = output
         self.address_space_bytes: int | None = None
         """What a process of the next calls may map beyond what it has mapped; ``None`` without limit."""
+        self.layer: str | None = None
+        """Folder in the sandbox with packages for the next calls."""
         try:
             self.hello = self._receive(Kind.HELLO, Hello, deadline)
             if self.hello.wire != wire.WIRE_VERSION:
@@ -133,6 +135,8 @@ class ExecutorConnection:
             head["address_space_bytes"] = self.address_space_bytes
         if listener.credit is not None:
             head["credit"] = asdict(listener.credit)
+        if self.layer is not None:
+            head["layer"] = self.layer
         try:
             wire.send_json_and_frame(self._connection, (Kind.CALL, head), (Kind.PAYLOAD, payload), deadline=deadline)
             header = _parse(conversation.until_result(max_result_bytes), ResultHeader)

@@ -43,11 +43,13 @@ class SandboxHost:
         platform: str = "systrap",
         memory_bytes: int | None = None,
         gateway: Gateway | None = None,
+        layers: Path | None = None,
     ) -> None:
         """Take ``run_dir`` over.
 
         A sandbox may hold ``memory_bytes`` until its call says something else; ``None`` is without limit.
         ``gateway`` gives sandboxes their network when the shape's is ``sandbox``; whoever opened it closes it later.
+        ``layers`` is the folder with the packages of calls, where there can be any.
         Raises ``ValueError`` when the path is too long, ``RuntimeError`` when a running worker has it, ``RunscError``
         when runsc does not run.
         """
@@ -76,6 +78,7 @@ class SandboxHost:
                 network=self.shape.network,
                 nameserver=gateway.nameserver if gateway else None,
             ),
+            layers or _make_empty(run_dir / "layers"),
             self._waiter,
             cgroups=self._cgroups,
             memory_bytes=memory_bytes,
@@ -130,3 +133,8 @@ class SandboxHost:
     def _gone(self, sandbox: Sandbox) -> None:
         with self._lock:
             self._live.discard(sandbox)
+
+
+def _make_empty(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

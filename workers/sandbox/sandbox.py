@@ -83,7 +83,8 @@ class Exhausted:
 
 @dataclass(frozen=True)
 class SandboxPlan:
-    """What all sandboxes of a worker are made from. ``root`` is the directory on the host that becomes /.
+    """What all sandboxes of a worker are made from. ``root`` is the directory on the host that becomes /, ``layers``
+    that with the packages of calls.
 
     ``cgroups`` is ``None`` where control groups can't be used. ``memory_bytes`` is what a sandbox may hold until its
     call says something else, ``None`` without limit. ``slots`` gives each its network, ``None`` where there is none.
@@ -94,6 +95,7 @@ class SandboxPlan:
     shape: SandboxShape
     filesystem: Filesystem
     root: Path
+    layers: Path
     waiter: FileWaiter
     cgroups: RunCgroups | None = None
     memory_bytes: int | None = None
@@ -152,7 +154,7 @@ class Sandbox:
         spec = oci_spec(
             plan.shape,
             root=plan.root,
-            sources=mount_sources(plan.filesystem, self.control_dir),
+            sources=mount_sources(plan.filesystem, plan.layers, self.control_dir),
             hostname=self.id,
             network_namespace=self._slot.path if self._slot else None,
         )

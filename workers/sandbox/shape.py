@@ -80,7 +80,7 @@ def sandbox_shape(
     read_only = [directory for directory in system_dirs if Path(directory).is_dir()]
     if not any(filesystem.prefix.is_relative_to(directory) for directory in read_only):
         read_only.append(str(filesystem.prefix))
-    read_only += [str(layout.EXECUTOR_DIR), str(layout.PACKAGES_DIR)]
+    read_only += [str(layout.EXECUTOR_DIR), str(layout.PACKAGES_DIR), str(layout.LAYERS_DIR)]
     return SandboxShape(
         # -S and -s: no packages of the host; -P: no module is imported from the working directory.
         command=(str(filesystem.python), "-S", "-s", "-P", "-m", "workers.executor"),

@@ -10,11 +10,12 @@ from workers.sandbox.filesystem import Filesystem
 from workers.sandbox.shape import Mount, SandboxShape
 
 
-def mount_sources(filesystem: Filesystem, control_dir: Path) -> dict[str, Path]:
+def mount_sources(filesystem: Filesystem, layers: Path, control_dir: Path) -> dict[str, Path]:
     """Return where on the host the bind mounts come from that do not come from the path they are mounted at."""
     return {
         str(layout.EXECUTOR_DIR): filesystem.executor,
         str(layout.PACKAGES_DIR): filesystem.packages,
+        str(layout.LAYERS_DIR): layers,
         str(layout.CONTROL_DIR): control_dir,
     }
 
