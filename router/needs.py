@@ -14,6 +14,9 @@ from .catalogue import CompiledCatalogue
 from .scoring import id_order
 
 NO_WORKER: Final = "no worker is running"
+_NO_BOUNDED_CPU: Final = (
+    "no worker that fits can bound CPU, for they have no control groups (`readie doctor` says why); call without cpu="
+)
 
 
 class Needs(NamedTuple):
@@ -26,13 +29,20 @@ class Needs(NamedTuple):
     memory_bytes: int | None
     """``None``: what the worker gives by itself."""
     opens_session: bool = False
+    bounded_cpu: bool = False
+    """Whether it asks for a number of cores."""
 
     @classmethod
     def of(cls, header: CallHeader) -> "Needs":
         """Return what a call needs."""
         options = header.options
         return cls(
-            options.flavor, header.python, options.checkpoint_id, options.memory_bytes, header.session is not None
+            options.flavor,
+            header.python,
+            options.checkpoint_id,
+            options.memory_bytes,
+            header.session is not None,
+            options.cpu is not None,
         )
 
     @classmethod
@@ -158,7 +168,12 @@ def fitting(needs: Needs, workers: Sequence[WorkerState]) -> list[WorkerState] |
         if not largest:
             return Refused(ErrorCode.RESOURCE_EXHAUSTED, _too_much_memory(memory, found))
         found = largest
-    return found
+    return _bounding_cpu(found) if needs.bounded_cpu else found
+
+
+def _bounding_cpu(workers: Sequence[WorkerState]) -> list[WorkerState] | Refused:
+    found = [worker for worker in workers if worker.announcement.bounds_cpu]
+    return found or Refused(ErrorCode.RESOURCE_EXHAUSTED, _NO_BOUNDED_CPU, for_want_of_workers=True)
 
 
 def all_full(needs: Needs, fit: Sequence[WorkerState], workers: Sequence[WorkerState]) -> Nobody:

@@ -204,6 +204,7 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             runsc_version=runsc.version,
             memory_bytes=settings.memory_bytes,
             call_memory_bytes=settings.sandbox_memory_bytes,
+            bounds_cpu=limits.cpu is not None,
             **_offer(serving.served),
         )
         task.ledger = Ledger(lease_redis)

@@ -17,6 +17,7 @@ from .checkpoints import Served
 from .packages.layers import PackageLayers, layers_folder
 from .packages.store import LayerStore
 from .preflight import CannotStartError
+from .sandbox.abandoned import remove_abandoned_groups
 from .sandbox.demand import Demand
 from .sandbox.filesystem import DESCRIPTION
 from .sandbox.host import SandboxHost
@@ -87,6 +88,7 @@ class Serving:
         self._run_dir = run_dir
         self._run_lock = own(run_dir)
         remove_leftovers(run_dir)
+        remove_abandoned_groups()
         self._lock = threading.Lock()
         self._stages_opened = 0
         self._closed = threading.Event()

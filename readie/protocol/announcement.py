@@ -37,6 +37,8 @@ class Announcement(Message):
     """What its sandboxes may hold together; ``None``: not known, and not counted."""
     call_memory_bytes: int | None = Field(default=None, gt=0)
     """What a call may hold that asks for nothing else; it is counted as this much."""
+    bounds_cpu: bool = True
+    """Whether calls can ask for a number of cores."""
 
     @model_validator(mode="after")
     def _check_memory(self) -> Self:

@@ -76,6 +76,7 @@ def header(
     priority: int = 0,
     memory: int | None = None,
     expires: float | None = None,
+    cpu: float | None = None,
 ) -> CallHeader:
     """Return a call's header as a client makes it."""
     return CallHeader(
@@ -91,6 +92,7 @@ def header(
             priority=priority,
             memory_bytes=memory,
             expires_seconds=expires,
+            cpu=cpu,
         ),
         payload_bytes=7,
         payload_by_reference=False,

@@ -39,6 +39,7 @@ def worker(
     reserved: int = 0,
     ready: Mapping[str | None, int] | None = None,
     avoided: Iterable[str] = (),
+    bounds_cpu: bool = True,
 ) -> WorkerState:
     announcement = Announcement(
         name=name,
@@ -53,6 +54,7 @@ def worker(
         catalogue=None,
         memory_bytes=memory,
         call_memory_bytes=call_memory,
+        bounds_cpu=bounds_cpu,
     )
     return WorkerState(announcement, generation, busy, reserved, dict(ready or {}), frozenset(avoided))
 
@@ -172,6 +174,17 @@ def test_a_pin_that_only_a_worker_of_another_python_lists_is_unknown() -> None:
     assert decision.code is ErrorCode.INVALID_REQUEST
     assert "checkpoint_0" in decision.message
     assert "checkpoint_1" not in decision.message
+
+
+def test_a_call_that_asks_for_cores_goes_where_they_can_be_bounded() -> None:
+    without, able = worker("a", bounds_cpu=False), worker("b", busy=3)
+    decision = choose(header("c", cpu=1.5), [without, able])
+    assert isinstance(decision, Chosen)
+    assert decision.worker is able
+    refused = choose(header("c", cpu=1.5), [without])
+    assert isinstance(refused, Refused)
+    assert refused.code is ErrorCode.RESOURCE_EXHAUSTED
+    assert "cpu=" in refused.message
 
 
 def test_a_worker_that_holds_more_than_its_slots_is_full() -> None:

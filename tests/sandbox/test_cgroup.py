@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from workers.sandbox import limits
+from workers.sandbox.abandoned import remove_abandoned_groups
 from workers.sandbox.cgroup import Cgroup, Limits, MemoryHeldError, RunCgroups, open_cgroups, remove_leftover_cgroups
 from workers.sandbox.hierarchy import CgroupsUnavailableError, find_hierarchy
 from workers.sandbox.limits import limits_in_force
-from workers.sandbox.run_folder import remove_leftovers
+from workers.sandbox.run_folder import own, remove_leftovers
 from workers.sandbox.runsc import entering
 
 pytestmark = pytest.mark.sandbox
@@ -239,3 +242,34 @@ def test_the_time_to_make_and_remove_a_group_is_nothing_beside_a_sandbox(groups:
     subprocess.run([sys.executable, "-c", ""], check=True)
 
     assert groups_seconds / 20 < time.perf_counter() - began
+
+
+def test_groups_of_run_folders_that_nobody_owns_are_removed_when_they_are_empty(tmp_path: Path, spawn: Spawn) -> None:
+    names = ("gone", "unlocked", "owned", "running", "without a lock")
+    folders = {name: tmp_path / name for name in names}
+    locks = {}
+    for name, folder in folders.items():
+        if name == "without a lock":
+            folder.mkdir()
+        else:
+            locks[name] = own(folder)
+    groups = {name: RunCgroups(find_hierarchy(), folder) for name, folder in folders.items()}
+    made = {name: each.create("a", Limits(), nothing) for name, each in groups.items()}
+    running = spawn(made["running"], "import time; print('up', flush=True); time.sleep(1000)")
+    assert line(running) == "up"
+    for name in ("gone", "unlocked", "running"):
+        os.close(locks[name])
+    shutil.rmtree(folders["gone"])
+
+    remove_abandoned_groups()
+    there = {name for name, group in made.items() if group.entries[0].exists()}
+    running.kill()
+    running.wait()
+    for name in there:
+        made[name].remove()
+    for each in groups.values():
+        each.close()
+    os.close(locks["owned"])
+
+    assert there == {"owned", "running", "without a lock"}
+    assert left(folders["gone"]) == left(folders["unlocked"]) == []

@@ -1,6 +1,7 @@
 """How a worker shares out its machine's memory."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +27,11 @@ def test_without_a_setting_some_of_the_machines_memory_is_left_to_others(monkeyp
     monkeypatch.setenv("READIE_SANDBOX_MEMORY_BYTES", str(GIB))
     settings = WorkerSettings()
     assert (settings.memory_bytes, settings.sandbox_memory_bytes) == (3 * GIB, GIB)
+
+
+def test_folders_are_absolute_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("READIE_DATA", "data")
+    monkeypatch.setenv("READIE_RUN", "run")
+    settings = WorkerSettings()
+    assert (settings.data, settings.run) == (tmp_path / "data", tmp_path / "run")

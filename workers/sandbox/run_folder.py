@@ -11,6 +11,9 @@ from pathlib import Path
 from workers.sandbox.cgroup import remove_leftover_cgroups
 from workers.sandbox.processes import kill_processes_under
 
+LOCK = "lock"
+"""Name of the file that the owner of a run folder has locked."""
+
 
 def own(run_dir: Path) -> int:
     """Make ``run_dir`` this process's own; closing the returned descriptor, or the process's end, gives it up.
@@ -18,7 +21,7 @@ def own(run_dir: Path) -> int:
     Raises ``RuntimeError`` when another process has it.
     """
     run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(run_dir / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(run_dir / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
