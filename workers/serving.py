@@ -64,6 +64,7 @@ class Stage:
         """Remove its sandboxes and let the generation go."""
         self.supply.close()
         self._host.close()
+        self.layers.close()
         for descriptor in self._lock_files:
             os.close(descriptor)
 

@@ -49,7 +49,9 @@ def layers(
     monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
     store = LayerStore(tmp_path / "packages", MOST_BYTES)
     with SandboxHost(run_dir / "packages", find_runsc(), filesystem, layers=store.layers) as host:
-        yield PackageLayers(store, filesystem, host)
+        layers = PackageLayers(store, filesystem, host)
+        yield layers
+        layers.close()
 
 
 def take(layers: PackageLayers, *packages: str, call: RunningCall | None = None) -> Layer:
@@ -171,3 +173,11 @@ def test_a_cancelled_call_stops_installing(layers: PackageLayers) -> None:
         layers.take(["leaf"], call, say)
     assert begun.is_set()
     assert take(layers, "leaf").installed
+
+
+def test_requirements_that_lead_to_the_same_versions_share_a_layer_unless_code_was_run(layers: PackageLayers) -> None:
+    first, second = take(layers, "leaf==2.0"), take(layers, "leaf>=1.5")
+    assert (second.installed, second.path) == (True, first.path)
+    built, again = take(layers, "spy"), take(layers, "spy==1.0")
+    assert built.pins == again.pins == {"spy": "1.0"}
+    assert built.path != again.path

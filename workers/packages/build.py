@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -51,6 +52,22 @@ class PackagesError(Exception):
     """A call's packages can't be installed; the text is for whoever asked for them."""
 
 
+class _InstallerError(PackagesError):
+    """uv failed."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What was installed: versions by package, a tar of it, and whether the former are true.
+
+    They may not be when a package's code ran beside the installer, to be built.
+    """
+
+    pins: dict[str, str]
+    packed: io.BytesIO
+    trusted: bool
+
+
 class Builder:
     """Installs packages in sandboxes of ``host``, whose layers folder gets a copy of uv for that."""
 
@@ -59,14 +76,11 @@ class Builder:
         self._layers = layers
         self._environment = environment
 
-    def build(
-        self, requirements: Sequence[str], fixed: Mapping[str, str], caller: Caller
-    ) -> tuple[dict[str, str], io.BytesIO]:
-        """Return the pins that ``requirements`` add to the flavor's, and a tar of what they are.
+    def build(self, requirements: Sequence[str], fixed: Mapping[str, str], caller: Caller) -> Built:
+        """Install what ``requirements`` need beyond the flavor's packages.
 
-        Of the flavor's packages, those in ``fixed`` can't be had in other versions.
-
-        Raises ``PackagesError``, or what ``caller.runs_in`` raises when the call has been cancelled.
+        Of the flavor's packages, those in ``fixed`` can't be had in other versions. Raises ``PackagesError``, or what
+        ``caller.runs_in`` raises when the call has been cancelled.
         """
         try:
             uv = self._place_uv()
@@ -81,13 +95,7 @@ class Builder:
         finally:
             self._host.discard(sandbox)
 
-    def _build(
-        self,
-        sandbox: Sandbox,
-        uv: str,
-        requirements: Sequence[str],
-        fixed: Mapping[str, str],
-    ) -> tuple[dict[str, str], io.BytesIO]:
+    def _build(self, sandbox: Sandbox, uv: str, requirements: Sequence[str], fixed: Mapping[str, str]) -> Built:
         sandbox.start(timeout=_START_SECONDS)
         connection = sandbox.wait_ready(timeout=_START_SECONDS)
         sandbox.limit(memory_bytes=_MEMORY_BYTES)
@@ -98,21 +106,32 @@ class Builder:
             pin = next(f"{name}=={version}" for name, version in fixed.items())
             _run(connection, requirements, installer.learn, setup, pin)
             proxy.hold()
+            arguments = setup, list(requirements), dict(fixed)
+            trusted = True
             try:
-                result = _run(connection, requirements, installer.install, setup, list(requirements), dict(fixed))
-            except PackagesError as error:
-                if not proxy.refused:
-                    raise
-                raise PackagesError(f"{error}\n(refused, as not of the index: {', '.join(proxy.refused)})") from None
+                result = _run(connection, requirements, installer.install, *arguments, build=False)
+            except _InstallerError:
+                trusted = False
+                result = self._with_code(proxy, connection, requirements, *arguments)
         # A buffer beside the pickle, which stays unread.
         (pickled,) = payload.decode(result.value)
         (answer,) = pickled.buffers
         packed = io.BytesIO(answer)
         try:
-            pins = json.loads(packed.readline())
-            return {str(name): str(version) for name, version in pins.items()}, io.BytesIO(packed.read())
+            pins = {str(name): str(version) for name, version in json.loads(packed.readline()).items()}
         except (ValueError, AttributeError) as error:
             raise WireError(f"the installer's answer is not as agreed: {error}") from None
+        return Built(pins, io.BytesIO(packed.read()), trusted)
+
+    def _with_code(
+        self, proxy: IndexProxy, connection: ExecutorConnection, requirements: Sequence[str], *arguments: object
+    ) -> CallResult:
+        """Install what can't be had without running the code of packages."""
+        try:
+            return _run(connection, requirements, installer.install, *arguments, build=True)
+        except _InstallerError as error:
+            refused = f"\n(refused, as not of the index: {', '.join(proxy.refused)})" if proxy.refused else ""
+            raise PackagesError(f"{error}{refused}") from None
 
     def _settings(self) -> tuple[dict[str, str], dict[str, str]]:
         """Return the operator's settings of uv and pip, and the content of the files that they name."""
@@ -143,8 +162,10 @@ class Builder:
         return str(layout.LAYERS_DIR / name)
 
 
-def _run(connection: ExecutorConnection, requirements: Sequence[str], function: Any, *arguments: object) -> CallResult:
-    call = dump_call(function, arguments, {})
+def _run(
+    connection: ExecutorConnection, requirements: Sequence[str], function: Any, *arguments: object, **options: object
+) -> CallResult:
+    call = dump_call(function, arguments, options)
     try:
         result = connection.call(
             "packages", "install", [call], timeout=_INSTALL_SECONDS, max_result_bytes=LARGEST_LAYER_BYTES
@@ -154,8 +175,10 @@ def _run(connection: ExecutorConnection, requirements: Sequence[str], function: 
             f"{', '.join(requirements)} and what they need are too large for packages=: {error}; put them into a flavor"
         ) from None
     if result.error is not None:
-        reason = result.error.message if result.error.type == "InstallError" else result.error.traceback
-        raise PackagesError(f"installing {', '.join(requirements)} failed:\n{reason}")
+        failed = f"installing {', '.join(requirements)} failed:\n"
+        if result.error.type != "InstallError":
+            raise PackagesError(failed + result.error.traceback)
+        raise _InstallerError(failed + result.error.message)
     return result
 
 

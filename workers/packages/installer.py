@@ -37,21 +37,24 @@ def learn(setup: Mapping[str, Any], pin: str) -> None:
         )  # fmt: skip
 
 
-def install(setup: Mapping[str, Any], requirements: Sequence[str], fixed: Mapping[str, str]) -> pickle.PickleBuffer:
+def install(
+    setup: Mapping[str, Any], requirements: Sequence[str], fixed: Mapping[str, str], *, build: bool
+) -> pickle.PickleBuffer:
     """Install what ``requirements`` need beyond the flavor's packages; return its pins and a tar of it.
 
-    Versions in ``fixed`` can't be others. The answer is a line of JSON, then the tar: a buffer, which is readable
-    without unpickling anything.
+    Versions in ``fixed`` can't be others. Unless it may ``build``, no package's code runs. The answer is a line of
+    JSON, then the tar: a buffer, which is readable without unpickling anything.
     """
     uv = Uv(setup)
     wanted, constraints, layer = WORK / "wanted.txt", WORK / "constraints.txt", WORK / "layer"
+    shutil.rmtree(layer, ignore_errors=True)
     wanted.write_text("\n".join(requirements))
     constraints.write_text("".join(f"{name}=={version}\n" for name, version in fixed.items()))
     # uv takes what these say for installed, and leaves alone what fits.
     flavor = [Path(shutil.copytree(one, layer / one.name)).name for one in Path(setup["packages"]).glob("*.dist-info")]
     uv.run(
         "pip", "install", "--python", sys.executable, "--target", str(layer), "--compile-bytecode",
-        "--constraints", str(constraints), "--requirements", str(wanted),
+        "--constraints", str(constraints), "--requirements", str(wanted), *(() if build else ("--no-build",)),
     )  # fmt: skip
     for name in flavor:
         shutil.rmtree(layer / name, ignore_errors=True)

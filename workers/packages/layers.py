@@ -104,6 +104,10 @@ class PackageLayers:
                 path = str(layout.LAYERS_DIR / record.name)
                 return Layer(path, record.pins, record.modules, built, descriptor)
 
+    def close(self) -> None:
+        """Give the layers up; no call uses one any more."""
+        self._store.close()
+
     def _build(
         self, key: str, requirements: list[str], caller: Caller, say: Callable[[str], None]
     ) -> tuple[LayerRecord, bool]:
@@ -121,8 +125,8 @@ class PackageLayers:
             say(f"installing {', '.join(requirements)}")
             began = time.monotonic()
             try:
-                pins, packed = self._builder.build(requirements, {_FIXED: installed[_FIXED]}, caller)
-                record = self._store.add(key, pins, packed)
+                built = self._builder.build(requirements, {_FIXED: installed[_FIXED]}, caller)
+                record = self._store.add(key, built.pins, built.packed, trusted=built.trusted)
             except (PackagesError, ValueError, OSError) as error:
                 check()
                 failure = error if isinstance(error, PackagesError) else PackagesError(str(error))

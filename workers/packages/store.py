@@ -21,6 +21,8 @@ from readie.protocol.call import Message
 
 _PASSABLE = 0o711
 _LOOK_SECONDS = 0.05
+_IN_USE = "in-use"
+_UNUSED_SECONDS = 7 * 86400.0
 _ABANDONED_SECONDS = 3600.0
 """No layer is being built for so long: it is what a killed worker left."""
 
@@ -56,6 +58,14 @@ class LayerStore:
             if time.time() - abandoned.stat().st_mtime > _ABANDONED_SECONDS:
                 shutil.rmtree(abandoned, ignore_errors=True)
         self._secret = _secret(folder / "secret")
+        self._in_use = os.open(folder / _IN_USE, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._in_use, fcntl.LOCK_SH)
+        os.utime(self._in_use)
+        _remove_unused(folder.parent)
+
+    def close(self) -> None:
+        """Say that this worker uses none of them any more."""
+        os.close(self._in_use)
 
     def find(self, key: str) -> LayerRecord | None:
         """Return what the requirements with this key led to, ``None`` when that is not known or no longer there."""
@@ -67,12 +77,15 @@ class LayerStore:
             return None
         return record
 
-    def add(self, key: str, pins: Mapping[str, str], packed: io.BytesIO) -> LayerRecord:
+    def add(self, key: str, pins: Mapping[str, str], packed: io.BytesIO, *, trusted: bool) -> LayerRecord:
         """Publish a layer from a tar and return its record.
 
+        Requirements with the same pins share a layer if these are to be ``trusted``; else nobody but who asks for the
+        very same requirements gets it.
         Raises ``ValueError`` when the tar is not one of plain files and folders.
         """
-        name = hashlib.sha256(self._secret + repr(sorted(pins.items())).encode()).hexdigest()[:32] if pins else None
+        content = repr(sorted(pins.items()) if trusted else key).encode()
+        name = hashlib.sha256(self._secret + content).hexdigest()[:32] if pins else None
         record = LayerRecord(name=name, pins=dict(pins))
         if name is not None:
             with staging(self.layers) as staged:
@@ -146,6 +159,16 @@ class LayerStore:
                 shutil.rmtree(gone)
             lock.unlink()
         return True
+
+
+def _remove_unused(folders: Path) -> None:
+    """Remove the layers of filesystems that no worker has served for long: they may be gone themselves."""
+    for lock in folders.glob(f"*/{_IN_USE}"):
+        if time.time() - lock.stat().st_mtime < _UNUSED_SECONDS:
+            continue
+        with lock.open("r+") as file, contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 def _secret(path: Path) -> bytes:
