@@ -69,7 +69,7 @@ class Gateway:
         self._hidden_urls = tuple(hidden_urls)
         self._hidden: dict[str, frozenset[str]] = {}
         self._lock = threading.Lock()
-        self._closed = threading.Event()
+        self._stop, self._stopped = socket.socketpair()
         self._made = 0
         self._blocked: frozenset[Network] = frozenset()
         self._host = Netlink()
@@ -125,11 +125,11 @@ class Gateway:
 
     def close(self) -> None:
         """Remove it; the sandboxes have ended."""
-        self._closed.set()
+        self._stop.close()
+        self._watcher.join()
         self._relay.close()
-        self._netlink.close()
-        for table in self._tables:
-            table.close()
+        for each in (self._netlink, self._host, self._notices, self._stopped, *self._tables):
+            each.close()
         os.close(self._namespace)
 
     def _join_host(self) -> tuple[Range, int]:
@@ -211,13 +211,11 @@ class Gateway:
             self._blocked = wanted
 
     def _watch(self) -> None:
-        while not self._closed.is_set():
-            self._notices.wait_for_notice(_LOOK_AGAIN_SECONDS)
-            if not self._closed.is_set():
-                try:
-                    self._block()
-                except OSError as error:
-                    logger.error("what sandboxes must not reach could not be brought up to date: %s", error)
+        while not self._notices.wait_for_notice(self._stopped, _LOOK_AGAIN_SECONDS):
+            try:
+                self._block()
+            except OSError as error:
+                logger.error("what sandboxes must not reach could not be brought up to date: %s", error)
 
     def _listen(self) -> tuple[socket.socket, socket.socket]:
         return NameRelay.listen(str(self.nameserver))

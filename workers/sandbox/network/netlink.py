@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import select
 import socket
 import struct
 import threading
@@ -86,13 +88,13 @@ class Netlink:
                     raise _error(content) or OSError("the kernel listed nothing")
                 found.append(content)
 
-    def wait_for_notice(self, timeout: float) -> None:
-        """Return when there was a notice, or after ``timeout`` seconds."""
-        self._socket.settimeout(timeout)
-        try:
-            self._socket.recv(_RECEIVE_BYTES)
-        except (TimeoutError, OSError):  # the latter: more notices than there was room for
-            return
+    def wait_for_notice(self, stop: socket.socket, timeout: float) -> bool:
+        """Wait for a notice, ``timeout`` seconds at most; return whether ``stop`` became readable meanwhile."""
+        readable, _, _ = select.select([self._socket, stop], [], [], timeout)
+        if self._socket in readable:
+            with contextlib.suppress(OSError):  # more notices than there was room for
+                self._socket.recv(_RECEIVE_BYTES)
+        return stop in readable
 
     def close(self) -> None:
         """Close it."""
