@@ -6,6 +6,7 @@ from readie.errors import ReadieError
 
 from .calls import cancel, logs
 from .dead_letters import dead_letters
+from .doctor import doctor
 from .down import down
 from .explain import explain
 from .generation import app as generation
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command()(up)
 app.command()(down)
 app.command()(status)
+app.command()(doctor)
 app.add_typer(generation)
 app.command()(explain)
 app.command(name="run")(run_function)
