@@ -6,12 +6,12 @@ from redis.exceptions import RedisError
 
 from readie.connection import connect, without_password
 
-from .check import Check
+from .check import Check, CheckState
 
 _TIMEOUT_SECONDS: Final = 3.0
 _OLDEST: Final = (6, 2)
 """The first with BLMOVE, by which a killed router loses nothing."""
-_KEEPS_EVERYTHING: Final = ("noeviction", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl")
+_KEEPS_LASTING: Final = ("volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl")
 
 
 def check_redis(url: str) -> list[Check]:
@@ -50,7 +50,7 @@ def _eviction(info: dict[str, Any]) -> Check:
     limit = int(info.get("maxmemory", 0))
     if not limit or policy == "noeviction":
         return Check("redis memory", "ok", f"policy {policy}, {'no limit' if not limit else f'limit {limit} bytes'}")
-    state = "warning" if policy in _KEEPS_EVERYTHING else "problem"
+    state: CheckState = "warning" if policy in _KEEPS_LASTING else "problem"
     return Check(
         "redis memory",
         state,

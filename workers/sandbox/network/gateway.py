@@ -128,8 +128,11 @@ class Gateway:
         self._stop.close()
         self._watcher.join()
         self._relay.close()
-        for each in (self._netlink, self._host, self._notices, self._stopped, *self._tables):
-            each.close()
+        for table in self._tables:
+            table.close()
+        for netlink in (self._netlink, self._host, self._notices):
+            netlink.close()
+        self._stopped.close()
         os.close(self._namespace)
 
     def _join_host(self) -> tuple[Range, int]:
