@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 import socket
+import struct
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +20,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from tests.conftest import ROOT
 from tests.local_stack import eventually
 from tests.sandbox.versions import other_versions
 from workers.sandbox.connection import ExecutorConnection
@@ -27,7 +30,7 @@ from workers.sandbox.network import links
 from workers.sandbox.network.check import check_network
 from workers.sandbox.network.gateway import Gateway, NetworkUnavailableError
 from workers.sandbox.network.links import Network, Veth
-from workers.sandbox.network.netlink import Netlink, inside, new_namespace
+from workers.sandbox.network.netlink import Netlink, attributes, inside, new_namespace
 from workers.sandbox.runsc import Runsc, find_runsc
 from workers.sandbox.sandbox import Sandbox
 from workers.sandbox.shape import sandbox_shape
@@ -321,6 +324,33 @@ def test_a_runsc_that_can_give_no_network_is_found_out(run_dir: Path, filesystem
             able = not host.runsc_version.startswith("0.0~")  # Debian's
             with contextlib.nullcontext() if able else pytest.raises(NetworkUnavailableError, match="READIE_RUNSC"):
                 check_network(host)
+
+
+def test_nothing_of_it_outlives_its_worker(world: World, gateway: Gateway) -> None:
+    def interfaces() -> set[str]:
+        return {name for _, name in inside(world.machine, socket.if_nameindex) if name.startswith("readie")}
+
+    def tables() -> set[str]:
+        netlink = inside(world.machine, partial(Netlink, 12))
+        listed = netlink.dump(10 << 8 | 1, struct.pack(">BBH", 0, 0, 0))
+        netlink.close()
+        return {attributes(body, 4)[1].decode().rstrip("\0") for body in listed}
+
+    program = (
+        "import sys, time; from workers.sandbox.network.gateway import Gateway; gateway = Gateway([]); "
+        "slot = gateway.new_slot(); print('up', flush=True); time.sleep(1000)"
+    )
+    before = interfaces(), tables()
+    worker = inside(
+        world.machine,
+        lambda: subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=ROOT, text=True),
+    )
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "up\n"
+    assert len(interfaces()) == len(tables()) == len(before[0]) + 1
+    worker.kill()
+    worker.communicate()
+    eventually(lambda: (interfaces(), tables()) == before, "nothing is left")
 
 
 def test_nothing_of_it_outlives_its_sandbox(world: World, gateway: Gateway) -> None:
