@@ -178,6 +178,7 @@ class Runner:
         header = run.header
         sandbox, connection, timeout = started.sandbox, started.connection, header.options.timeout_seconds
         output = CallOutput(self._ledger, header, run.call, keep_bytes=self._log_bytes)
+        output.printed_bytes = run.printed_bytes
         run.sandbox_of_no_use = True
         try:
             connection.layer = run.layer.path if run.layer else None
@@ -272,9 +273,7 @@ class Runner:
         packages = run.header.options.packages
         if not packages:
             return
-        run.layer = run.stage.layers.take(
-            packages, run.call, lambda text: _log.info("call %s: %s", run.header.id, text)
-        )
+        run.layer = run.stage.layers.take(packages, run.call, lambda text: self._say(run, text))
         run.hold.callback(run.layer.close)
         run.packages = str(run.layer)
         run.phases.end("packages")
@@ -286,6 +285,16 @@ class Runner:
             return checkpoint_id
         run.packages = f"{run.packages}; started without {checkpoint_id}, which has its own {', '.join(conflicts)}"
         return None
+
+    def _say(self, run: _Run, text: str) -> None:
+        """Tell the worker's log and, before anything the function prints, the call's own."""
+        _log.info("call %s: %s", run.header.id, text)
+        header, line = run.header, f"readie: {text}\n".encode()
+        assert header.placement is not None
+        with contextlib.suppress(RedisError):
+            before = run.printed_bytes
+            if self._ledger.publish_output(header.id, header.placement.attempt, before, line, self._log_bytes):
+                run.printed_bytes += len(line)
 
     def _avoid(self, checkpoint_id: str) -> None:
         """Have routers choose something else here for a while; that they don't is no reason to fail a call."""

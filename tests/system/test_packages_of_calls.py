@@ -48,12 +48,15 @@ def spawn(client: Client, packages: Sequence[str]) -> Call[Any]:
 
 
 def test_the_first_call_installs_and_the_next_finds_it(client: Client) -> None:
-    reports = []
+    reports, logs = [], []
     for _ in range(2):
         call = spawn(client, ["leaf"])
         path, _ = call.result(timeout=SECONDS)
         assert path.startswith("/opt/layers/")
         reports.append(call.report())
+        logs.append(list(call.logs()))
+    assert [line.split(" in ")[0] for line in logs[0]] == ["readie: installing leaf", "readie: installed leaf"]
+    assert logs[1] == []
     first, second = reports
     assert (first.packages, second.packages) == ("installed: leaf 1.0", "kept from an earlier call: leaf 1.0")
     assert first.phases["packages"] > 10 * second.phases["packages"]
