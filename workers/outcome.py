@@ -31,4 +31,5 @@ class Outcome:
         traceback = failure.traceback
         if traceback is not None and len(traceback) > _TRACEBACK_CHARACTERS:
             traceback = f"...{traceback[-_TRACEBACK_CHARACTERS:]}"
-        return "task-failed", {"exception": f"{kind}: {failure.message}"[:_EXCEPTION_CHARACTERS], "traceback": traceback}
+        exception = f"{kind}: {failure.message}"[:_EXCEPTION_CHARACTERS]
+        return "task-failed", {"exception": exception, "traceback": traceback}
