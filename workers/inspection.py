@@ -9,6 +9,7 @@ from readie.protocol import keys
 
 from .control import RunningCalls
 from .serving import Serving
+from .sessions import Sessions
 from .settings import WorkerSettings
 
 Answer = dict[str, Any]
@@ -22,18 +23,24 @@ class Inspection:
         settings: the worker's.
         serving: what it serves calls from.
         calls: those that run.
+        sessions: those that are open.
     """
 
-    def __init__(self, settings: WorkerSettings, serving: Serving, calls: RunningCalls) -> None:
+    def __init__(self, settings: WorkerSettings, serving: Serving, calls: RunningCalls, sessions: Sessions) -> None:
         self._settings = settings
         self._serving = serving
         self._calls = calls
+        self._sessions = sessions
 
     def sandboxes(self) -> list[Answer]:
-        """Return each sandbox that serves a call or waits for one."""
-        supply = self._serving.supply
+        """Return each sandbox that serves a call or waits for one, of its session or of anybody."""
+        supply, calls, sessions = self._serving.supply, self._calls.sandboxes(), self._sessions.sandboxes()
         return [
-            *({"id": name, "state": "busy", "call": call_id} for name, call_id in self._calls.sandboxes().items()),
+            *(
+                {"id": name, "state": "busy", "call": call, "session": sessions.get(name)}
+                for name, call in calls.items()
+            ),
+            *({"id": name, "state": "idle", "session": of} for name, of in sessions.items() if name not in calls),
             *({"id": name, "state": "ready", "checkpoint": from_} for name, from_ in supply.ready_ids.items()),
             *({"id": name, "state": "created"} for name in supply.created_ids),
         ]
@@ -44,6 +51,7 @@ class Inspection:
         return {
             "slots": self._settings.slots,
             "busy": len(self._calls.sandboxes()),
+            "sessions": self._sessions.count,
             "created": supply.created_count,
             "created_wanted": self._settings.created_sandboxes,
             "ready": _by_name(supply.ready_counts),
@@ -81,6 +89,7 @@ class Inspection:
             "ready sandboxes": ", ".join(f"{count} x {name}" for name, count in pools["ready"].items()) or "none",
             "created sandboxes": f"{pools['created']} of {pools['created_wanted']}",
             "busy sandboxes": f"{pools['busy']} of {pools['slots']} slots",
+            "sessions": str(pools["sessions"]),
         }
 
 
@@ -95,7 +104,7 @@ def _inspection(state: Any) -> Inspection:
 
 @inspect_command()  # type: ignore[untyped-decorator]
 def sandboxes(state: Any, **_: Any) -> list[Answer]:
-    """Each sandbox of the worker: busy with a call, ready for one, or created."""
+    """Each sandbox of the worker: busy with a call, idle in a session, ready for a call, or created."""
     return _inspection(state).sandboxes()
 
 

@@ -208,7 +208,7 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             **_offer(serving.served),
         )
         task.ledger = Ledger(lease_redis)
-        task.inspection = self._inspection = Inspection(settings, serving, calls)
+        task.inspection = self._inspection = Inspection(settings, serving, calls, self._sessions)
         self._lease = Lease(
             Ledger(lease_redis),
             announcement,

@@ -80,6 +80,11 @@ class Sessions:
         with self._lock:
             return len(self._open)
 
+    def sandboxes(self) -> dict[str, str]:
+        """Return the session that has each sandbox, by the sandbox's id."""
+        with self._lock:
+            return {sandbox_id: session.id for sandbox_id, session in self._open.items()}
+
     def wait_none(self, timeout: float) -> None:
         """Return when there is none, or after ``timeout`` seconds."""
         with self._gone:

@@ -174,3 +174,14 @@ def test_celery_tells_which_sandbox_serves_which_call_and_never_arguments(flower
     assert active[0]["name"] == "never_ends"
     assert active[0]["args"].endswith("bytes>")
     assert call.cancel()
+
+
+def test_celery_tells_of_a_sessions_sandbox_between_its_calls(flower: FlowerStack) -> None:
+    with readie.session() as session:
+        assert total.options(session=session)([1.0], SECRET) == 1.0
+
+        def idle() -> list[Any]:
+            (sandboxes,) = json.loads(flower.celery("inspect", "sandboxes", "--json")).values()
+            return [one["session"] for one in sandboxes if one["state"] == "idle"]
+
+        assert eventually(idle, "the call has ended there too") == [session.id]
