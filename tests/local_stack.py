@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from redis import Redis
 
+import readie
+from readie.client import default_client
 from readie.protocol import keys
 
 BIN = Path(sys.executable).parent
@@ -28,6 +30,15 @@ def eventually(condition: Callable[[], Any], what: str, seconds: float = 60) -> 
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(0.02)
     return value
+
+
+@contextlib.contextmanager
+def default_client_of(stack: LocalStack) -> Iterator[None]:
+    """Let this process's default client use ``stack`` for a while, and then again what it used before."""
+    before = default_client().settings.redis_url
+    readie.configure(redis_url=stack.redis_url)
+    yield
+    readie.configure(redis_url=before)
 
 
 class LocalStack:

@@ -18,7 +18,7 @@ from readie import CallCancelledError, remote
 from readie.protocol.envelope import CallState
 from tests.browser import Browser
 from tests.conftest import free_port
-from tests.local_stack import BIN, LocalStack, eventually
+from tests.local_stack import BIN, LocalStack, default_client_of, eventually
 
 SECRET = "argument that nobody else may see"
 
@@ -88,8 +88,8 @@ def flower(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Itera
     stack.environment["READIE_DATA"] = str(data_folder)
     port = free_port()
     stack.up("--flower", "--flower-port", str(port))
-    readie.configure(redis_url=stack.redis_url)
-    yield FlowerStack(stack, port)
+    with default_client_of(stack):
+        yield FlowerStack(stack, port)
     stack.down()
 
 

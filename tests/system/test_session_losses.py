@@ -14,12 +14,11 @@ from celery import Celery
 
 import readie
 from readie import SessionExpiredError, SessionLostError, get_session, remote, session
-from readie.client import default_client
 from readie.ledger.sessions import SessionLedger
 from readie.protocol.envelope import CallState
 from readie.protocol.session import SessionRecord
 from tests.conftest import ROOT
-from tests.local_stack import LocalStack, eventually
+from tests.local_stack import LocalStack, default_client_of, eventually
 
 SECONDS = 60
 noted: list[int] = []
@@ -37,15 +36,9 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> 
         "READIE_SESSION_DRAIN_SECONDS": "30",
     }
     stack.up("--workers", "2", "--slots", "2")
-    others = default_client().settings.redis_url
-    yield stack
-    readie.configure(redis_url=others)
+    with default_client_of(stack):
+        yield stack
     stack.down()
-
-
-@pytest.fixture(autouse=True)
-def _default_client(two_workers: LocalStack) -> None:
-    readie.configure(redis_url=two_workers.redis_url)
 
 
 @remote

@@ -1,5 +1,6 @@
 """A worker that can't run says why; one that ran leaves nothing."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -8,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-import readie
 from readie import remote
 from readie.client import Client
 from readie.hints import Hints
 from readie.options import Options
 from readie.protocol.envelope import CallState
 from tests.conftest import ROOT
-from tests.local_stack import LocalStack
+from tests.local_stack import LocalStack, default_client_of
 
 EXIT_CANNOT_START = 78
 
@@ -142,8 +142,9 @@ def test_a_damaged_image_becomes_a_cold_start_of_the_same_call_and_is_avoided_by
     stack = LocalStack(tmp_path / "home")
     stack.environment["READIE_DATA"] = str(data)
     stack.up("--slots", "2")
-    try:
-        readie.configure(redis_url=stack.redis_url)
+    with contextlib.ExitStack() as hold:
+        hold.callback(stack.down)
+        hold.enter_context(default_client_of(stack))
 
         @remote(checkpoint_id="checkpoint_1")
         def answer() -> int:
@@ -169,8 +170,6 @@ def test_a_damaged_image_becomes_a_cold_start_of_the_same_call_and_is_avoided_by
         again = pandas_name.spawn()
         assert again.result(timeout=60) == "pandas"
         assert again.report().fallback is None
-    finally:
-        stack.down()
 
 
 def test_without_a_worker_a_call_waits_and_says_so(tmp_path: Path, data_folder: Path) -> None:
