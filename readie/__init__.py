@@ -21,6 +21,7 @@ from .errors import (
     RemoteError,
     ResourceExhaustedError,
     ResultExpiredError,
+    RunningLoopError,
     SandboxDiedError,
     SerializationError,
     WorkerLostError,
@@ -30,7 +31,9 @@ from .hooks import after_restore, before_snapshot
 if TYPE_CHECKING:
     from .call import Call, CallStatus
     from .client import Client, configure, get_call
+    from .mapping import as_completed, gather
     from .remote_function import RemoteFunction, remote
+    from .retries import Retries
 
 __version__ = "0.1.0"
 
@@ -42,6 +45,9 @@ __all__ = [
     "Client",
     "configure",
     "get_call",
+    "as_completed",
+    "gather",
+    "Retries",
     "after_restore",
     "before_snapshot",
     "ReadieError",
@@ -57,6 +63,7 @@ __all__ = [
     "RemoteError",
     "ResourceExhaustedError",
     "ResultExpiredError",
+    "RunningLoopError",
     "SandboxDiedError",
     "SerializationError",
     "WorkerLostError",
@@ -67,6 +74,9 @@ _LAZY = {
     "RemoteFunction": "remote_function",
     "Call": "call",
     "CallStatus": "call",
+    "as_completed": "mapping",
+    "gather": "mapping",
+    "Retries": "retries",
     "Client": "client",
     "configure": "client",
     "get_call": "client",
@@ -76,5 +86,12 @@ _LAZY = {
 def __getattr__(name: str) -> object:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    try:
+        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{_LAZY[name]}":
+            raise
+        # A sandbox has this package without its client.
+        value = importlib.import_module(".inside", __name__).stand_in(name)
+    globals()[name] = value
     return value

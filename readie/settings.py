@@ -32,6 +32,13 @@ class Settings(BaseSettings):
         return self
 
 
+class ClientSettings(Settings):
+    """What :func:`readie.configure` takes."""
+
+    max_payload_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
+    """Largest pickled function with its arguments; a worker has the like for results."""
+
+
 class FlavorSettings(Settings):
     """What worker and pipeline share: where flavors and generations lie, and the shape of sandboxes."""
 

@@ -101,6 +101,7 @@ class Service:
         chores = [
             _Chore(lambda: self._ledger.renew_router(self._router, self._lease_seconds), now, every_seconds=1.0),
             _Chore(self._expiry.sweep, now, every_seconds=1.0),
+            _Chore(self._recovery.sweep_delayed, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_routers, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_messages, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_workers, now + _GRACE_SECONDS, every_seconds=1.0),

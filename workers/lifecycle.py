@@ -185,6 +185,7 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             pid=os.getpid(),
             slots=settings.slots,
             flavor=settings.flavor,
+            gpu=settings.sandbox_gpu != "none",
             runsc_version=runsc.version,
             memory_bytes=settings.memory_bytes,
             call_memory_bytes=settings.sandbox_memory_bytes,

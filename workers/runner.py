@@ -9,6 +9,7 @@ from typing import Literal
 
 from redis.exceptions import RedisError
 
+from readie.failures import retry_after
 from readie.ledger import Claim, Ledger
 from readie.protocol.call import INLINE_LIMIT_BYTES, CallHeader
 from readie.protocol.codes import ErrorCode
@@ -115,7 +116,8 @@ class Runner:
             if call.cancelled:
                 run.failure, run.value = Failure(code=ErrorCode.CANCELLED, message="the call was cancelled"), b""
             try:
-                self._store(run, claim)
+                if not self._retry(run, claim):
+                    self._store(run, claim)
             finally:
                 if run.started is not None:
                     stage.supply.discard(run.started)
@@ -189,9 +191,23 @@ class Runner:
             run.failure = Failure(
                 code=_ERROR_CODES[error.code],
                 type=f"{error.module}.{error.type}",
+                bases=tuple(error.bases),
+                flavor=run.header.options.flavor,
                 message=error.message,
                 traceback=error.traceback,
             )
+
+    def _retry(self, run: _Run, claim: Claim) -> bool:
+        """Have a call that failed run again, if its caller wants that."""
+        header, placement = run.header, run.header.placement
+        assert placement is not None
+        retry = run.failure and retry_after(header.options.retries, claim.begun, run.failure)
+        if not retry or not self._ledger.retry(header.id, placement.attempt, *retry):
+            return False
+        _log.info(
+            "call %s: attempt %d failed, %.3g s until the next", header.id, placement.attempt, retry.delay_seconds
+        )
+        return True
 
     def _store(self, run: _Run, claim: Claim) -> None:
         header, placement = run.header, run.header.placement

@@ -5,9 +5,9 @@ from it. JSON payloads are objects in which an unknown key is ignored, so a fiel
 
     executor → worker   HELLO   {"wire", "python", "start", "imported", "repair_seconds"}       once, first
     worker → executor   CALL    {"id", "name", "address_space_bytes" where it is to be bounded}  then PAYLOAD
-    worker → executor   PAYLOAD container of [function, (args, kwargs)]
+    worker → executor   PAYLOAD container of [function, (args, kwargs), what goes with them: readie.protocol.context]
     executor → worker   RESULT  {"outcome", "load_seconds", "execute_seconds", "dump_seconds", "error"}  then VALUE
-    executor → worker   VALUE   container of [value] or [exception]; empty when there is nothing that can be pickled
+    executor → worker   VALUE   container of [value or exception, package versions]; empty when it can not be pickled
 """
 
 from __future__ import annotations
