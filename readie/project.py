@@ -120,7 +120,13 @@ def _find(module: str, path: list[str] | None) -> ModuleSpec | None:
             spec = finder.find_spec(module, path)
             if spec is not None:
                 return spec
-    return None
+    # Python finds no folder without __init__.py below another one that is not imported yet.
+    folders = [str(folder) for parent in path or () if (folder := Path(parent, module.rpartition(".")[2])).is_dir()]
+    if not folders:
+        return None
+    namespace = ModuleSpec(module, None, is_package=True)
+    namespace.submodule_search_locations = folders
+    return namespace
 
 
 def _is_own(module: str, spec: ModuleSpec) -> bool:

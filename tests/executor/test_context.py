@@ -97,7 +97,9 @@ except RuntimeError as error:
 """
     source = source.replace(", session", "")
     # This executor has the whole package in sight; in a sandbox its client is missing.
-    hide = "import sys\nfor name in ('remote_function', 'call', 'client'): sys.modules['readie.' + name] = None\nVALUE = 0"
+    hide = (
+        "import sys\nfor name in ('remote_function', 'call', 'client'): sys.modules['readie.' + name] = None\nVALUE = 0"
+    )
     assert value(call(connection, imports("hide"), own("hide", hide))) == 0
     found = value(call(connection, imports("mine"), own("mine", source)))
     assert found == [2, 3, [4], 5, "readie.get_call is for clients: a sandbox has no way to the cluster"]

@@ -19,9 +19,7 @@ def test_a_call_for_a_gpu_goes_to_a_worker_that_has_one_and_is_refused_without(
     assert refused.code is ErrorCode.RESOURCE_EXHAUSTED
     assert "gpu=True" in refused.message
     assert "leave gpu out" in refused.message
-    equipped = WorkerState(
-        new_worker("equipped@test").announcement.model_copy(update={"gpu": True}), None, busy=0
-    )
+    equipped = WorkerState(new_worker("equipped@test").announcement.model_copy(update={"gpu": True}), None, busy=0)
     assert fitting(needs, [plain, equipped]) == [equipped]
     assert fitting(Needs.of(call), [plain, equipped]) == [plain, equipped]
     assert Needs.of_group(needs.group()) == needs

@@ -48,7 +48,7 @@ class Point:
         return cls(0)
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     def __init__(self, point: Point, *, why: str) -> None:
         super().__init__(why)
         self.point = point
@@ -68,7 +68,7 @@ def helpers(n):
 
 @remote
 def breaks(point):
-    raise Broken(point, why="it is")
+    raise BrokenError(point, why="it is")
 
 
 @remote
@@ -124,7 +124,7 @@ results["main classes"] = [moved == Point(5, Size.LARGE), type(moved) is Point, 
 results["class method"] = Point.origin() == Point(0)
 try:
     breaks(point)
-except Broken as error:
+except BrokenError as error:
     results["main exception"] = [error.point == point, isinstance(error, readie.RemoteError), str(error)]
 try:
     group()
