@@ -24,7 +24,14 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class CallStatus:
-    """Where a call is; ``str()`` of it reads ``queued (no worker is running)``."""
+    """Where a call is; ``str()`` of it reads ``queued (no worker is running)``.
+
+    Example:
+        ```python
+        if call.status().state == "queued":
+            print("still waits:", call.status().detail)
+        ```
+    """
 
     state: CallState
     detail: str = ""

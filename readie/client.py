@@ -51,6 +51,13 @@ class Client:
 
     Raises:
         ConfigurationError: a wrong setting.
+
+    Example:
+        ```python
+        client = readie.Client(redis_url="redis://cluster:6379/0")
+        print(client.get_call(call_id).result())
+        client.close()
+        ```
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -272,6 +279,11 @@ def configure(**settings: Any) -> None:
 
     Raises:
         ConfigurationError: a wrong setting.
+
+    Example:
+        ```python
+        readie.configure(redis_url="rediss://user:password@cluster:6380/0")
+        ```
     """
     _default.replace(Client(**settings))
 
@@ -282,5 +294,15 @@ def default_client() -> Client:
 
 
 def get_call(call_id: str) -> Call[Any]:
-    """Return a call by its id, from any process; see :meth:`Client.get_call`."""
+    """Return a call by its id, from any process, also after the one that submitted it has ended.
+
+    Raises:
+        ResultExpiredError: there is no such call, or its result is no longer kept.
+        ClusterUnavailableError: Redis can't be reached.
+
+    Example:
+        ```python
+        print(readie.get_call("0f9b...").status())
+        ```
+    """
     return default_client().get_call(call_id)
