@@ -15,6 +15,7 @@ from readie.protocol.call import INLINE_LIMIT_BYTES, CallHeader
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import CallState, Envelope, Failure, Report
 from readie.protocol.payload import Buffer
+from readie.sizes import format_bytes
 
 from .control import RunningCall, RunningCalls, StoppedError
 from .executor.wire import FrameTooLargeError, WireError
@@ -148,7 +149,7 @@ class Runner:
             run.failure = Failure(code=ErrorCode.TIMEOUT, message=f"stopped after its timeout of {timeout:g} s")
         except FrameTooLargeError as error:
             run.phases.end("execute")
-            run.failure = Failure(code=ErrorCode.RESOURCE_EXHAUSTED, message=f"the result is too large: {error}")
+            run.failure = Failure(code=ErrorCode.RESOURCE_EXHAUSTED, message=_too_large(error))
         except (ConnectionLostError, WireError) as error:
             run.phases.end("execute")
             run.failure = failure_of_death(sandbox, error)
@@ -260,6 +261,13 @@ class Runner:
             f" from {started.checkpoint_id}" if started and started.checkpoint_id else "",
             1000 * (ended.at - claim.started_at),
         )
+
+
+def _too_large(error: FrameTooLargeError) -> str:
+    return (
+        f"the result is {format_bytes(error.size_bytes)} when pickled, above this worker's limit of "
+        f"{format_bytes(error.limit_bytes)}; return less, or raise READIE_MAX_RESULT_BYTES there"
+    )
 
 
 def _state(failure: Failure | None) -> Literal[CallState.DONE, CallState.FAILED, CallState.CANCELLED]:

@@ -200,10 +200,13 @@ class Ledger:
 
     def _store(self, key: str, pieces: Sequence[Buffer], keep_seconds: int) -> None:
         """Store joined pieces as one value, without joining more of them than one part."""
-        if total_size(pieces) <= _PART_BYTES:
+        size = total_size(pieces)
+        if size <= _PART_BYTES:
             self.redis.set(key, b"".join(pieces), ex=keep_seconds)
             return
         self.redis.set(key, b"", ex=keep_seconds)
+        # The whole at once: Redis would move all that it has for each part that makes the value longer.
+        self.redis.setrange(key, size - 1, cast("str", bytes(1)))
         start = 0
         for piece in pieces:
             view = memoryview(piece).cast("B")
