@@ -31,9 +31,11 @@ from .hooks import after_restore, before_snapshot
 if TYPE_CHECKING:
     from .call import Call, CallStatus
     from .client import Client, configure, get_call
+    from .logs import Logs
     from .mapping import as_completed, gather
     from .remote_function import RemoteFunction, remote
     from .retries import Retries
+    from .stream import Stream
 
 __version__ = "0.1.0"
 
@@ -42,6 +44,8 @@ __all__ = [
     "RemoteFunction",
     "Call",
     "CallStatus",
+    "Stream",
+    "Logs",
     "Client",
     "configure",
     "get_call",
@@ -77,6 +81,8 @@ _LAZY = {
     "as_completed": "mapping",
     "gather": "mapping",
     "Retries": "retries",
+    "Stream": "stream",
+    "Logs": "logs",
     "Client": "client",
     "configure": "client",
     "get_call": "client",

@@ -14,10 +14,14 @@ from .errors import SerializationError
 from .event_loop import refuse_in_running_loop
 from .outcome import exception_of
 from .pickling import load_value
+from .printing import PrintedCall
 from .protocol.envelope import CallState, Envelope, Report
 
 if TYPE_CHECKING:
     from .client import Client
+    from .logs import Logs
+    from .reading import Reading
+    from .stream import Stream
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -72,6 +76,7 @@ class Call(Generic[R_co]):
         self._submission = submission
         self._outcome: tuple[bool, Any] | None = None
         self._report: Report | None = None
+        self._printed: PrintedCall | None = None
         self._enter_process()
 
     def _enter_process(self) -> None:
@@ -93,6 +98,58 @@ class Call(Generic[R_co]):
             self._enter_process()
             self._end = self._client.attach(self.id)
         return self._end
+
+    @property
+    def reading(self) -> "Reading":
+        """What readers of this call's output and values ask."""
+        return self._client.reading
+
+    @property
+    def ended(self) -> bool:
+        """Whether this process has heard of the call's end."""
+        return self.end.done()
+
+    def logs(self, *, follow: bool = False, offset: int = 0) -> "Logs":
+        """Return what the call has printed, line by line, standard output and error of all its processes.
+
+        The last 8 MiB are kept (the worker's ``READIE_LOG_BYTES``), as long as the result is::
+
+            for line in call.logs(follow=True):
+                print(line)
+
+        Args:
+            follow: wait for more until the call has ended; otherwise what is there by now.
+            offset: bytes to leave out; :attr:`Logs.offset <readie.Logs.offset>` of an earlier reader, in any process.
+
+        Raises:
+            ClusterUnavailableError: while iterating: Redis can't be reached.
+        """
+        from .logs import Logs  # noqa: PLC0415 - most calls do without
+
+        return Logs(self, offset, follow=follow)
+
+    def stream(self) -> "Stream[Any]":
+        """Return what the call of a generator function yields, from the first value that no reader has gone past.
+
+        One reader at a time. Unlike the iterator that calling the function gives, leaving it does not stop the call:
+        another one goes on where it was, in this process or in another. A call whose values nobody reads stands still
+        when 32 of them wait.
+        """
+        from .stream import Stream  # noqa: PLC0415 - most calls do without
+
+        return Stream(lambda: self, owns=False)
+
+    def print_output(self, name: str, news: "Future[None]") -> None:
+        """Print what the call prints to standard error, from ``news`` of it on; ``name`` begins each line."""
+        self._printed = PrintedCall(self, name, news)
+
+    @property
+    def printed_bytes(self) -> int | None:
+        """How much an ended call has printed in all, ``None`` when that has to be asked."""
+        if self.end.exception() is not None:
+            return None
+        report = self.end.result().report
+        return report.output_bytes if report.attempt == 1 else None
 
     def status(self) -> CallStatus:
         """Return where the call is now.
@@ -159,6 +216,8 @@ class Call(Generic[R_co]):
             ) from None
 
     def _open(self, envelope: Envelope) -> R_co:
+        if self._printed is not None:
+            self._printed.wait()
         with self._lock:
             if self._outcome is None:
                 value = self._client.fetch_value(envelope)

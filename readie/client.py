@@ -30,9 +30,11 @@ from .protocol.call import INLINE_LIMIT_BYTES, PROTOCOL_VERSION, CallHeader, Imp
 from .protocol.envelope import Envelope
 from .protocol.explain import ExplainRequest
 from .protocol.payload import total_size
+from .reading import Reading
 from .replies import Replies
 from .settings import ClientSettings
 from .sizes import format_bytes
+from .stream import yields
 
 _ANSWER_SECONDS = 4.0
 """How long Redis may take for one answer before it counts as unreachable."""
@@ -78,12 +80,14 @@ class Client:
         self._redis = connect(self.settings.redis_url, name="readie-client", timeout_seconds=_ANSWER_SECONDS)
         self._ledger = Ledger(self._redis)
         self._replies = Replies(self._redis, self._ledger)
+        self.reading = Reading(self._redis, self._replies, self.settings.redis_url)
 
     def __repr__(self) -> str:
         return f"<readie.Client {without_password(self.settings.redis_url)}>"
 
     def close(self) -> None:
-        """Stop listening and close the connections. Calls go on."""
+        """Stop listening and close the connections. Calls go on, but for generators that are read from here."""
+        self.reading.close()
         self._replies.close()
         self._redis.close()
 
@@ -125,17 +129,26 @@ class Client:
         message = task.encode(header, task.encode_body(b"".join(payload) if inline else None), _ORIGIN)
         serialized = time.perf_counter()
         end = self._replies.expect(call_id)
+        news = self._replies.news(call_id) if options.stream_logs else None
         try:
             with self._reaching_redis():
                 self._ledger.submit(
-                    call_id, message, self._replies.client_id, None if inline else payload, options.expires
+                    call_id,
+                    message,
+                    self._replies.client_id,
+                    None if inline else payload,
+                    options.expires,
+                    listens=options.stream_logs,
                 )
         except BaseException:
             self._replies.forget(call_id)
             raise
         accepted = time.perf_counter()
         self._replies.submitted(call_id)
-        return Call(self, call_id, end, Submission(began, serialized, accepted))
+        call: Call[Any] = Call(self, call_id, end, Submission(began, serialized, accepted))
+        if news is not None:
+            call.print_output(header.name, news)
+        return call
 
     def explain(self, function: Callable[..., Any], options: Options, hints: Hints) -> Explanation:
         """Ask a router what it would do with a call of a function now; see :meth:`readie.RemoteFunction.explain`."""
@@ -234,6 +247,7 @@ def _header(
         options=options.for_call(),
         payload_bytes=payload_bytes,
         payload_by_reference=payload_bytes > INLINE_LIMIT_BYTES,
+        streams=yields(function),
     )
 
 

@@ -37,6 +37,7 @@ class RemoteOptions(TypedDict, total=False):
     env: Mapping[str, str] | None
     include_modules: Sequence[str]
     exclude_modules: Sequence[str]
+    stream_logs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class Options:
     not, and are used even where the flavor has others of these names."""
     exclude_modules: Sequence[str] = ()
     """Modules of your own, each with those below it, that never travel."""
+    stream_logs: bool = False
+    """Print what the function prints to standard error here, while it runs, each line after the call's name."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Options":
@@ -215,5 +218,6 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "env": _env,
     "include_modules": _modules,
     "exclude_modules": _modules,
+    "stream_logs": _flag,
 }
 """What says why a value is wrong (nothing, when it is right), for every option."""

@@ -3,8 +3,8 @@
 import contextlib
 import functools
 import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from .errors import ConfigurationError, ReadieError
 from .event_loop import refuse_in_running_loop
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from .client import Client
     from .explanation import Explanation
     from .mapping import Mapping
+    from .stream import Stream
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class RemoteFunction(Generic[P, R]):
@@ -51,10 +53,14 @@ class RemoteFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run remotely and wait for the value; an interrupt (Ctrl-C) cancels the call.
 
+        A generator function gives a :class:`~readie.Stream` at once, and an ``async def`` its value, run to its end.
+
         Raises:
             RunningLoopError: in an event loop; ``await f.aio(...)`` is for that.
             ReadieError: what :meth:`spawn` and :meth:`Call.result <readie.Call.result>` raise.
         """
+        if (stream := self._stream(*args, **kwargs)) is not None:
+            return cast("R", stream)
         name = self.__wrapped__.__name__ if hasattr(self.__wrapped__, "__name__") else "f"
         refuse_in_running_loop(f"{name}(...)", f"await {name}.aio(...)")
         call = self.spawn(*args, **kwargs)
@@ -78,8 +84,37 @@ class RemoteFunction(Generic[P, R]):
         client = self._client or default_client()
         return client.submit(self.__wrapped__, args, kwargs, self._options, self.hints)
 
-    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run remotely without blocking the event loop; a task that is cancelled cancels its call."""
+    @overload
+    def aio(  # type: ignore[overload-overlap]
+        self: "RemoteFunction[P, Generator[T, Any, Any]]", *args: P.args, **kwargs: P.kwargs
+    ) -> "Stream[T]": ...
+
+    @overload
+    def aio(  # type: ignore[overload-overlap]
+        self: "RemoteFunction[P, Iterator[T]]", *args: P.args, **kwargs: P.kwargs
+    ) -> "Stream[T]": ...
+
+    @overload
+    def aio(  # type: ignore[overload-overlap]
+        self: "RemoteFunction[P, AsyncGenerator[T, Any]]", *args: P.args, **kwargs: P.kwargs
+    ) -> "Stream[T]": ...
+
+    @overload
+    def aio(  # type: ignore[overload-overlap]
+        self: "RemoteFunction[P, AsyncIterator[T]]", *args: P.args, **kwargs: P.kwargs
+    ) -> "Stream[T]": ...
+
+    @overload
+    def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
+
+    def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Run remotely without blocking the event loop: ``await f.aio(x)``; ``async for`` for a generator function.
+
+        A task that is cancelled cancels its call.
+        """
+        return self._stream(*args, **kwargs) or self._aio(*args, **kwargs)
+
+    async def _aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
         import asyncio  # noqa: PLC0415 - whoever awaits has it already
 
         call = await asyncio.to_thread(self.spawn, *args, **kwargs)
@@ -108,6 +143,14 @@ class RemoteFunction(Generic[P, R]):
 
         spawn: Any = self.spawn
         return Mapping(lambda arguments: spawn(*arguments))
+
+    def _stream(self, *args: P.args, **kwargs: P.kwargs) -> "Stream[Any] | None":
+        """Return an iterator whose first step submits the call of a generator function, as it begins a local one."""
+        from .stream import Stream, yields  # noqa: PLC0415 - as for the client
+
+        if not yields(self.__wrapped__):
+            return None
+        return Stream(functools.partial(self.spawn, *args, **kwargs), owns=True)
 
     def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run here, as if the function had not been decorated."""
@@ -164,6 +207,10 @@ class RemoteFunction(Generic[P, R]):
 
 @overload
 def remote(function: "classmethod[Any, P, R]", /) -> RemoteFunction[P, R]: ...
+
+
+@overload
+def remote(function: Callable[P, Coroutine[Any, Any, R]], /) -> RemoteFunction[P, R]: ...
 
 
 @overload

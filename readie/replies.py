@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 _SILENCE_SECONDS = 15.0
 """After this long without a word, the pending calls are looked up: bounds what any lost notice can cost."""
 _RETRY_SECONDS = 0.5
+_NEWS = keys.NEWS.encode()
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class Replies:
 
     Notices can be missed while the connection is broken, so every (re)subscription is followed by a look at the
     submitted calls, and a call whose submission overlapped a new subscription is looked at by its submitter.
-    ``_pending``, ``_subscription`` and ``_thread`` are guarded by ``_lock``; the rest never changes.
+    ``_pending``, ``_news``, ``_subscription`` and ``_thread`` are guarded by ``_lock``; the rest never changes.
     """
 
     def __init__(self, redis: Redis, ledger: Ledger) -> None:
@@ -45,6 +46,7 @@ class Replies:
         self._ledger = ledger
         self._lock = threading.Lock()
         self._pending: dict[str, _Pending] = {}
+        self._news: dict[str, Future[None]] = {}
         self._subscription = 0
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
@@ -72,10 +74,23 @@ class Replies:
             with contextlib.suppress(RedisError):  # a broken connection means a new subscription, which looks again
                 self.look_up(call_id)
 
+    def news(self, call_id: str) -> Future[None]:
+        """Return a future of the next word about a call: something to be read, its end, or that a word may be missed.
+
+        Asked for before the look that finds nothing; of a call that has ended it is done.
+        """
+        with self._lock:
+            if call_id in self._pending:
+                return self._news.setdefault(call_id, Future())
+        over: Future[None] = Future()
+        over.set_result(None)
+        return over
+
     def forget(self, call_id: str) -> None:
         """Stop waiting for a call that was never submitted."""
         with self._lock:
             self._pending.pop(call_id, None)
+            self._news.pop(call_id, None)
 
     def look_up(self, call_id: str) -> None:
         """Resolve a pending call whose end is stored already; otherwise its end will be told.
@@ -93,6 +108,7 @@ class Replies:
                 pending.future.set_exception(
                     ResultExpiredError(f"call {call_id}: its result is no longer kept, or there never was such a call")
                 )
+            self._tell(call_id)
 
     def close(self) -> None:
         """Stop the thread."""
@@ -102,6 +118,18 @@ class Replies:
             with contextlib.suppress(RedisError):
                 self._redis.publish(keys.replies(self.client_id), b"")
             thread.join()
+
+    def _hear(self, word: bytes) -> None:
+        if word.startswith(_NEWS):
+            self._tell(word.removeprefix(_NEWS).decode(errors="replace"))
+        else:
+            self._resolve(word)
+
+    def _tell(self, *call_ids: str) -> None:
+        with self._lock:
+            told = [future for call_id in call_ids if (future := self._news.pop(call_id, None))]
+        for future in told:
+            future.set_result(None)
 
     def _resolve(self, result: bytes) -> None:
         try:
@@ -113,12 +141,15 @@ class Replies:
             pending = self._pending.pop(envelope.id, None)
         if pending is not None:
             pending.future.set_result(envelope)
+        self._tell(envelope.id)
 
     def _look_up_all(self) -> None:
         with self._lock:
             submitted = [call_id for call_id, pending in self._pending.items() if pending.submitted]
+            listened = list(self._news)
         for call_id in submitted:
             self.look_up(call_id)
+        self._tell(*listened)
 
     def _listen(self) -> None:
         while not self._closed.is_set():
@@ -134,7 +165,7 @@ class Replies:
                                 self._subscription += 1
                             self._look_up_all()
                         elif message["type"] == "message" and message["data"]:
-                            self._resolve(message["data"])
+                            self._hear(message["data"])
             except RedisError as error:
                 _log.info("waiting for results: %s; trying again", error)
                 self._closed.wait(_RETRY_SECONDS)

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from celery.worker.control import control_command
@@ -26,13 +26,14 @@ class StoppedError(Exception):
 
 
 class RunningCall:
-    """One call that a thread runs. ``_sandbox`` and ``cancelled`` are guarded by ``_lock``."""
+    """One call that a thread runs. ``_sandbox``, ``_on_news`` and ``cancelled`` are guarded by ``_lock``."""
 
     def __init__(self, call_id: str) -> None:
         self.id = call_id
         self.cancelled = False
         self._lock = threading.Lock()
         self._sandbox: Sandbox | None = None
+        self._on_news: Callable[[], None] | None = None
 
     def runs_in(self, sandbox: Sandbox) -> None:
         """Make ``sandbox`` what is killed when the call is cancelled; ``StoppedError`` when it has been."""
@@ -40,6 +41,17 @@ class RunningCall:
             if self.cancelled:
                 raise StoppedError
             self._sandbox = sandbox
+
+    def on_news(self, hear: Callable[[], None] | None) -> None:
+        """Have ``hear`` called, from any thread, when the reader of its values may have gone on."""
+        with self._lock:
+            self._on_news = hear
+
+    def news(self) -> None:
+        """Say that the reader of its values may have gone on."""
+        with self._lock:
+            if self._on_news is not None:
+                self._on_news()
 
     def cancel(self) -> None:
         """Kill its sandbox, now and whenever it gets another."""
@@ -75,17 +87,25 @@ class RunningCalls:
 
     def cancel(self, call_id: str) -> None:
         """Stop a call, if it runs here."""
-        with self._lock:
-            calls = [call for call in self._calls if call.id == call_id]
-        for call in calls:
+        for call in self._of_id(call_id):
             _log.info("call %s: cancelled, its sandbox is killed", call_id)
             call.cancel()
 
+    def news(self, call_id: str) -> None:
+        """Tell a call, if it runs here, that the reader of its values may have gone on."""
+        for call in self._of_id(call_id):
+            call.news()
+
+    def _of_id(self, call_id: str) -> list[RunningCall]:
+        with self._lock:
+            return [call for call in self._calls if call.id == call_id]
+
 
 class ControlChannel:
-    """Listens, in a thread of its own, for the calls to stop.
+    """Listens, in a thread of its own, for the calls to stop and for news of their readers.
 
     A word can be missed while the connection is broken, so every (re)subscription is followed by a look at the records.
+    (Calls look for missed news of their readers by themselves.)
     """
 
     def __init__(self, ledger: Ledger, incarnation: str, calls: RunningCalls) -> None:
@@ -118,10 +138,16 @@ class ControlChannel:
                             for call_id in self._ledger.cancelled_among(self._calls.ids()):
                                 self._calls.cancel(call_id)
                         elif message["type"] == "message":
-                            self._calls.cancel(message["data"].decode(errors="replace"))
+                            self._hear(message["data"].decode(errors="replace"))
             except RedisError as error:
                 _log.warning("can't hear of cancelled calls: %s; trying again", error)
                 self._closed.wait(_RETRY_SECONDS)
+
+    def _hear(self, word: str) -> None:
+        if word.startswith(keys.NEWS):
+            self._calls.news(word.removeprefix(keys.NEWS))
+        else:
+            self._calls.cancel(word)
 
 
 @control_command(variadic="task_id", signature="[id1 [id2 [... [idN]]]]")  # type: ignore[untyped-decorator]

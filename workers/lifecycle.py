@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from readie.connection import connect
 from readie.ledger import Ledger
+from readie.ledger.streams import StreamLedger
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement, ReadyCounts
 from readie.protocol.catalogue import Catalogue
@@ -170,12 +171,13 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         self._control = ControlChannel(Ledger(redis), incarnation, calls)
         task = worker.app.tasks[keys.TASK_NAME]
         task.runner = Runner(
-            Ledger(redis),
+            StreamLedger(redis),
             serving,
             calls,
             worker=worker.hostname,
             keep_seconds=settings.result_seconds,
             max_result_bytes=settings.max_result_bytes,
+            log_bytes=settings.log_bytes,
         )
         # The event loop must not wait long for a Redis that does not answer.
         lease_redis = connect(settings.redis_url, name=f"readie-{worker.hostname}", timeout_seconds=1.5, retries=0)

@@ -10,7 +10,8 @@ from typing import Literal
 from redis.exceptions import RedisError
 
 from readie.failures import retry_after
-from readie.ledger import Claim, Ledger
+from readie.ledger import Claim
+from readie.ledger.streams import StreamLedger
 from readie.protocol.call import INLINE_LIMIT_BYTES, CallHeader
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import CallState, Envelope, Failure, Report
@@ -19,8 +20,10 @@ from readie.sizes import format_bytes
 
 from .control import RunningCall, RunningCalls, StoppedError
 from .executor.wire import FrameTooLargeError, WireError
+from .output import CallOutput, MovedOnError
 from .sandbox.cgroup import LimitError
 from .sandbox.connection import CallResult, ConnectionLostError
+from .sandbox.conversation import UnwantedError
 from .sandbox.sandbox import SandboxFailedError
 from .sandbox.starter import Started
 from .sandbox_death import failure_of_death, failure_of_limit
@@ -33,6 +36,8 @@ _ERROR_CODES = {
     "deserialization": ErrorCode.REMOTE,
     "serialization": ErrorCode.SERIALIZATION,
 }
+
+_UNREAD = Failure(code=ErrorCode.CANCELLED, message="stopped, because nobody read its values any more")
 
 
 class _Phases(dict[str, float]):
@@ -60,6 +65,8 @@ class _Run:
     started: Started | None = None
     failure: Failure | None = None
     value: Buffer = b""
+    printed_bytes: int = 0
+    yielded: int | None = None
 
 
 class Runner:
@@ -72,17 +79,19 @@ class Runner:
         worker: this worker's name.
         keep_seconds: how long results stay.
         max_result_bytes: largest result.
+        log_bytes: how much of what a call prints is kept.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: StreamLedger,
         serving: Serving,
         calls: RunningCalls,
         *,
         worker: str,
         keep_seconds: int,
         max_result_bytes: int,
+        log_bytes: int,
     ) -> None:
         self._ledger = ledger
         self._serving = serving
@@ -90,6 +99,7 @@ class Runner:
         self._worker = worker
         self._keep_seconds = keep_seconds
         self._max_result_bytes = max_result_bytes
+        self._log_bytes = log_bytes
 
     def run(self, header: CallHeader, payload: bytes | None) -> Failure | None:
         """Run a call that was placed here and store its end.
@@ -138,10 +148,16 @@ class Runner:
             run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"no sandbox could be started: {error.reason}")
             return
         sandbox, connection, timeout = started.sandbox, started.connection, header.options.timeout_seconds
+        output = CallOutput(self._ledger, header, run.call, keep_bytes=self._log_bytes)
         try:
             sandbox.limit(memory_bytes=header.options.memory_bytes, cpu=header.options.cpu)
             result = connection.call(
-                header.id, header.name, [payload], timeout=timeout, max_result_bytes=self._max_result_bytes
+                header.id,
+                header.name,
+                [payload],
+                timeout=timeout,
+                max_result_bytes=self._max_result_bytes,
+                listener=output,
             )
         except TimeoutError:
             sandbox.kill()
@@ -150,6 +166,10 @@ class Runner:
         except FrameTooLargeError as error:
             run.phases.end("execute")
             run.failure = Failure(code=ErrorCode.RESOURCE_EXHAUSTED, message=_too_large(error))
+        except (UnwantedError, MovedOnError, StoppedError):
+            sandbox.kill()
+            run.phases.end("execute")
+            run.failure = _UNREAD
         except (ConnectionLostError, WireError) as error:
             run.phases.end("execute")
             run.failure = failure_of_death(sandbox, error)
@@ -157,7 +177,12 @@ class Runner:
             run.failure = failure_of_limit(header.options.memory_bytes, error)
         else:
             self._take(run, result)
+            if output.stopped:
+                run.failure, run.value = _UNREAD, b""
         finally:
+            run.printed_bytes = output.printed_bytes
+            run.yielded = output.yielded_values if header.streams else None
+            output.close()
             connection.close()
 
     def _start(self, run: _Run) -> Started:
@@ -239,6 +264,8 @@ class Runner:
                 if started and started.fallback
                 else None,
                 predicted_seconds=placement.predicted_seconds,
+                output_bytes=run.printed_bytes,
+                yielded=run.yielded,
                 phases={
                     "queue": claim.placed_at - claim.submitted_at - placement.route_seconds,
                     "route": placement.route_seconds,

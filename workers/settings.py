@@ -40,7 +40,9 @@ class WorkerSettings(FlavorSettings):
     result_seconds: int = Field(default=3600, ge=1)
     """How long a result is kept."""
     max_result_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
-    """Largest pickled result."""
+    """Largest pickled result, and largest value that a generator may yield."""
+    log_bytes: int = Field(default=8 << 20, ge=64 << 10)
+    """How much of the end of what a call prints is kept, as long as its result."""
 
     @model_validator(mode="after")
     def _share_memory(self) -> Self:

@@ -4,10 +4,12 @@ import typer
 
 from readie.errors import ReadieError
 
+from .calls import cancel, logs
 from .dead_letters import dead_letters
 from .down import down
 from .explain import explain
 from .generation import app as generation
+from .run import run as run_function
 from .status import status
 from .up import up
 
@@ -22,6 +24,9 @@ app.command()(down)
 app.command()(status)
 app.add_typer(generation)
 app.command()(explain)
+app.command(name="run")(run_function)
+app.command()(logs)
+app.command()(cancel)
 app.command()(dead_letters)
 
 

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
+
 from readie.errors import ConfigurationError
 from readie.remote_function import RemoteFunction, remote
 
@@ -32,6 +34,8 @@ def load_function(target: str) -> RemoteFunction[..., Any]:
         spec.loader.exec_module(module)
     except Exception as error:
         raise ConfigurationError(f"{file!r} can't be imported: {type(error).__name__}: {error}") from error
+    # No sandbox has this file.
+    cloudpickle.register_pickle_by_value(module)
     function: Any = module
     for part in name.split("."):
         if not hasattr(function, part):

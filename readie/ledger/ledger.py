@@ -42,6 +42,10 @@ _KNOWN_TO_SCRIPTS: Final = {
     "SUBMIT_QUEUE": keys.SUBMIT_QUEUE,
     "WAKE": keys.WAKE,
     "REPLIES": keys.replies(""),
+    "CONTROL": keys.worker_control(""),
+    "OUTPUT": keys.output(""),
+    "VALUES": keys.values(""),
+    "NEWS": keys.NEWS,
     "WORKER_CALLS": keys.worker_calls(""),
     "WORKER_MEMORY": keys.worker_memory(""),
     "TOTAL": keys.TOTAL,
@@ -125,7 +129,9 @@ class Ledger:
         self.redis = redis
         scripts = files(__package__) / "scripts"
         names = "".join(f"local {name} = '{value}'\n" for name, value in _KNOWN_TO_SCRIPTS.items())
-        common = names + "".join((scripts / "common" / name).read_text() for name in ("capacity.lua", "end_call.lua"))
+        common = names + "".join(
+            (scripts / "common" / name).read_text() for name in ("capacity.lua", "end_call.lua", "news.lua")
+        )
         self._scripts: dict[str, Script] = {
             path.name.removesuffix(".lua"): redis.register_script(common + path.read_text())
             for path in scripts.iterdir()
@@ -142,6 +148,8 @@ class Ledger:
         reply: str,
         payload: Sequence[Buffer] | None = None,
         expires_seconds: float | None = None,
+        *,
+        listens: bool = False,
     ) -> float:
         """Accept a call and wake a router, in one round trip (two with a payload); harmless when sent again.
 
@@ -151,6 +159,7 @@ class Ledger:
             reply: client to tell of the end.
             payload: the pieces of the pickled function and arguments when they are not in the message.
             expires_seconds: within which it must begin.
+            listens: whether the client wants to hear of its first output or value.
 
         Returns:
             The submit time (Redis clock, seconds).
@@ -161,7 +170,7 @@ class Ledger:
             self._run(
                 "submit",
                 [keys.call(call_id), keys.PENDING, keys.SUBMIT_QUEUE],
-                [call_id, message, reply, "" if expires_seconds is None else expires_seconds],
+                [call_id, message, reply, "" if expires_seconds is None else expires_seconds, "1" if listens else ""],
             )
         )
 

@@ -105,4 +105,6 @@ class CallHeader(Message):
     payload_bytes: int = Field(ge=0)
     payload_by_reference: bool
     """Whether the payload is the Redis value ``keys.payload(id)`` instead of the message's body."""
+    streams: bool = False
+    """Whether the client reads values while they are yielded; the worker then waits for it."""
     placement: Placement | None = None

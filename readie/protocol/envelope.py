@@ -84,6 +84,10 @@ class Report(Message):
     fallback: str | None = None
     """Why the worker could not follow the router's choice and started cold."""
     predicted_seconds: float | None = None
+    output_bytes: int | None = None
+    """What the attempt printed; ``None`` when that is not known, because its worker did not end it."""
+    yielded: int | None = None
+    """Values that the attempt of a generator function has yielded."""
     phases: dict[str, float] = Field(default_factory=dict)
     total_seconds: float = 0.0
 

@@ -40,6 +40,9 @@ TOTAL: Final = "="
 WAKE: Final = "wake"
 """The one item on the submit queue that is not a message: it asks a router to look at the waiting calls."""
 
+NEWS: Final = "news "
+"""Stands before the call's id in a word that something of it is to be read, or was."""
+
 
 def call(call_id: str) -> str:
     """Hash: the record of one call. Expires with its result."""
@@ -61,13 +64,25 @@ def value(call_id: str, attempt: int) -> str:
     return f"{PREFIX}value:{call_id}:{attempt}"
 
 
+def output(call_id: str) -> str:
+    """Stream: what a call has printed, each entry named after the output's length with it; the oldest go when it is
+    too long. Expires with the result."""
+    return f"{PREFIX}output:{call_id}"
+
+
+def values(call_id: str) -> str:
+    """Stream: what a call has yielded and its reader has not taken yet, each entry named after attempt and number.
+    Expires with the result."""
+    return f"{PREFIX}values:{call_id}"
+
+
 def result(call_id: str) -> str:
     """String: the result where Celery's ``AsyncResult`` looks for it; the channel of the same name announces it."""
     return f"celery-task-meta-{call_id}"
 
 
 def replies(client_id: str) -> str:
-    """Pub/sub channel on which one client hears of its calls' ends."""
+    """Pub/sub channel on which one client hears of its calls' ends, and that there is output or a value to be read."""
     return f"{PREFIX}replies:{client_id}"
 
 
@@ -77,7 +92,7 @@ def worker(name: str) -> str:
 
 
 def worker_control(incarnation: str) -> str:
-    """Pub/sub channel on which one worker process hears which of its calls to stop."""
+    """Pub/sub channel on which one worker process hears which of its calls to stop, and whose readers went on."""
     return f"{PREFIX}worker-control:{incarnation}"
 
 

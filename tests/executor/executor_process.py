@@ -11,6 +11,7 @@ from pathlib import Path
 
 from workers.sandbox.connection import ExecutorConnection
 from workers.sandbox.events import FileWaiter
+from workers.sandbox.output import OutputPipe
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,13 +23,15 @@ class Executor:
         self.control = control
         path = os.pathsep.join(map(str, (ROOT, *module_dirs)))
         command = "import sys, pathlib; from workers.executor.__main__ import main; main(pathlib.Path(sys.argv[1]))"
+        self.output = OutputPipe()
         self.process = subprocess.Popen(
             [sys.executable, "-c", command, str(control)],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stdout=self.output.writing,
+            stderr=self.output.writing,
             env={"PYTHONPATH": path},
         )
+        self.output.given_away()
         self._pidfd = os.pidfd_open(self.process.pid)
 
     def wait_for(self, name: str) -> None:
@@ -42,9 +45,10 @@ class Executor:
         self.wait_for("executor.sock")
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(self.control / "executor.sock"))
-        return ExecutorConnection(connection, deadline=time.monotonic() + 30)
+        return ExecutorConnection(connection, self.output, deadline=time.monotonic() + 30)
 
     def close(self) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        self.output.close()
         os.close(self._pidfd)

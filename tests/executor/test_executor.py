@@ -19,6 +19,7 @@ from readie.protocol import payload
 from workers.executor import wire
 from workers.executor.wire import FrameTooLargeError, Kind, WireError
 from workers.sandbox.connection import CallResult, ConnectionLostError, ExecutorConnection
+from workers.sandbox.output import OutputPipe
 
 
 def run(connection: ExecutorConnection, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> CallResult:
@@ -363,7 +364,7 @@ def test_an_executor_of_another_wire_version_is_refused() -> None:
     with executor_end:
         wire.send_json(executor_end, Kind.HELLO, hello)
         with pytest.raises(WireError, match="wire version 99"):
-            ExecutorConnection(worker_end, deadline=time.monotonic() + 30)
+            ExecutorConnection(worker_end, OutputPipe(), deadline=time.monotonic() + 30)
 
 
 @pytest.mark.parametrize(
@@ -371,19 +372,26 @@ def test_an_executor_of_another_wire_version_is_refused() -> None:
 )
 def test_a_greeting_that_is_not_as_agreed_is_refused(change: dict[str, object]) -> None:
     worker_end, executor_end = socket.socketpair()
-    hello = {"wire": 1, "python": "3.11.7", "start": "started", "imported": [], "repair_seconds": 0.0}
+    hello = {"wire": wire.WIRE_VERSION, "python": "3.11.7", "start": "started", "imported": [], "repair_seconds": 0.0}
     with executor_end:
         wire.send_json(executor_end, Kind.HELLO, {**hello, **change})
         with pytest.raises(WireError, match="HELLO frame is not as agreed"):
-            ExecutorConnection(worker_end, deadline=time.monotonic() + 30)
+            ExecutorConnection(worker_end, OutputPipe(), deadline=time.monotonic() + 30)
 
 
 def test_an_unknown_key_of_a_frame_is_ignored() -> None:
     worker_end, executor_end = socket.socketpair()
-    hello = {"wire": 1, "python": "3.11.7", "start": "started", "imported": [], "repair_seconds": 0.0, "new": 1}
+    hello = {
+        "wire": wire.WIRE_VERSION,
+        "python": "3.11.7",
+        "start": "started",
+        "imported": [],
+        "repair_seconds": 0.0,
+        "new": 1,
+    }
     with executor_end:
         wire.send_json(executor_end, Kind.HELLO, hello)
-        connection = ExecutorConnection(worker_end, deadline=time.monotonic() + 30)
+        connection = ExecutorConnection(worker_end, OutputPipe(), deadline=time.monotonic() + 30)
         assert connection.hello.python == "3.11.7"
         connection.close()
 

@@ -11,15 +11,18 @@ import traceback
 from pathlib import Path
 
 from readie import hooks
-from workers.executor import address_space, calls, control, imports, layout, wire
+from workers.executor import address_space, calls, control, imports, layout, stdio, wire
 from workers.executor.repair import Repair
+from workers.executor.values import Values
 from workers.executor.wire import Kind
 
 
 def main(control_dir: Path = layout.CONTROL_DIR) -> None:
     """Run until the worker closes its connection."""
+    stdio.write_by_line()
     try:
-        listener, hello = _get_ready(control_dir)
+        with stdio.silenced():
+            listener, hello = _get_ready(control_dir)
     except BaseException:
         control.write_failure(control_dir, traceback.format_exc())
         raise
@@ -64,20 +67,30 @@ def _serve(connection: socket.socket) -> None:
     own_pid = os.getpid()
     while True:
         try:
-            call = wire.read_json(connection, Kind.CALL)
+            call = _next_call(connection)
         except (wire.ConnectionEndedError, ConnectionResetError):
             return
         frame = wire.read_frame(connection, Kind.PAYLOAD, max_bytes=wire.MAX_FRAME_BYTES)
         if isinstance(more_bytes := call.get("address_space_bytes"), int):
             address_space.bound(more_bytes)
-        ended = calls.run(frame.payload)
+        credit = call.get("credit")
+        ended = calls.run(frame.payload, Values(connection, credit) if isinstance(credit, dict) else None)
         if os.getpid() != own_pid:
             # A function that forks and returns in its child as well must not answer twice.
             os._exit(0)
+        stdio.flush()
         wire.send_json(connection, Kind.RESULT, ended.result)
         wire.send_frame(connection, Kind.VALUE, ended.value)
         # Nothing of a call is kept while waiting for the next one.
         del frame, ended
+
+
+def _next_call(connection: socket.socket) -> dict[str, object]:
+    while True:
+        # Credit may have been on its way to a call that has ended meanwhile.
+        frame = wire.read_frame(connection, Kind.CALL, Kind.CREDIT, max_bytes=wire.MAX_JSON_BYTES)
+        if frame.kind is Kind.CALL:
+            return wire.json_object(frame)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from readie.protocol.context import Context
 from readie.protocol.exceptions import reduce_exception
 from readie.protocol.payload import Buffer, Pickled
 from readie.protocol.versions import differences, module_behind, versions_of
-from workers.executor import context, wire
+from workers.executor import context, running, wire
+from workers.executor.values import Values
 
 ErrorCode = Literal["raised", "serialization", "deserialization"]
 
@@ -38,8 +39,14 @@ class Ended:
     value: Sequence[Buffer]
 
 
-def run(container: bytearray) -> Ended:
+class _UnpicklableYieldError(Exception):
+    """What a generator yielded can't be pickled; the cause says why."""
+
+
+def run(container: bytearray, values: Values | None = None) -> Ended:
     """Unpickle the call in ``container``, run it and pickle its value or exception; never raises.
+
+    ``values`` gets what a generator yields, where that is wanted.
 
     ``BaseException`` of the function, ``SystemExit`` included, is an outcome. Seconds of the three phases are
     measured here, so the work of pickling is not mistaken for the function's own.
@@ -53,10 +60,10 @@ def run(container: bytearray) -> Ended:
         return _failed("deserialization", error, clock)
     with context.environment(goes_with_it.environment):
         context.take_modules(goes_with_it.modules)
-        return _run((function, arguments), goes_with_it, clock)
+        return _run((function, arguments), goes_with_it, values, clock)
 
 
-def _run(pickles: Sequence[Pickled], goes_with_it: Context, clock: _PhaseClock) -> Ended:
+def _run(pickles: Sequence[Pickled], goes_with_it: Context, values: Values | None, clock: _PhaseClock) -> Ended:
     try:
         try:
             function, (arguments, keywords) = map(_load, pickles)
@@ -67,9 +74,11 @@ def _run(pickles: Sequence[Pickled], goes_with_it: Context, clock: _PhaseClock) 
         return _failed("deserialization", error, clock)
     try:
         try:
-            value = function(*arguments, **keywords)
+            value = running.to_its_end(function(*arguments, **keywords), _stream_to(values))
         finally:
             clock.end_phase("execute_seconds")
+    except _UnpicklableYieldError as error:
+        return _failed("serialization", error.__cause__ or error, clock, f"{error}: ")
     except BaseException as error:  # the outcome of the user's function, whatever it is
         return _failed("raised", error, clock)
     try:
@@ -80,6 +89,20 @@ def _run(pickles: Sequence[Pickled], goes_with_it: Context, clock: _PhaseClock) 
     except BaseException as error:  # __reduce__ and __getstate__ are user code
         return _failed("serialization", error, clock, f"the result, a {_class_name(value)}, can't be pickled: ")
     return Ended({"outcome": "ok", **clock.seconds, "error": None}, pieces)
+
+
+def _stream_to(values: Values | None) -> tuple[running.Wanted, running.Emit] | None:
+    if values is None:
+        return None
+
+    def emit(value: object) -> None:
+        try:
+            pieces = _dump(value)
+        except BaseException as error:  # as for the result
+            raise _UnpicklableYieldError(f"a yielded value, a {_class_name(value)}, can't be pickled") from error
+        values.send(pieces)
+
+    return values.wanted, emit
 
 
 class _PhaseClock:
@@ -175,9 +198,14 @@ def _dump_exception(error: BaseException) -> list[Buffer]:
 
 
 def _without_executor_frames(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_frame.f_globals is globals():
+    """Return the part of a traceback that is the user's: without ours, and without the event loop that we ran."""
+    while trace is not None and _is_ours(str(trace.tb_frame.f_globals.get("__name__"))):
         trace = trace.tb_next
     return trace
+
+
+def _is_ours(module: str) -> bool:
+    return module.startswith(("workers.executor.", "asyncio."))
 
 
 def _traceback_text(error: BaseException) -> str:

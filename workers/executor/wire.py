@@ -4,8 +4,12 @@ A frame is a ``>IB`` header (payload length, kind) and its payload. Kinds below 
 from it. JSON payloads are objects in which an unknown key is ignored, so a field can be added without a new version::
 
     executor → worker   HELLO   {"wire", "python", "start", "imported", "repair_seconds"}       once, first
-    worker → executor   CALL    {"id", "name", "address_space_bytes" where it is to be bounded}  then PAYLOAD
+    worker → executor   CALL    {"id", "name", "address_space_bytes" where it is to be bounded,
+                                 "credit" where its values are wanted while it runs}            then PAYLOAD
     worker → executor   PAYLOAD container of [function, (args, kwargs), what goes with them: readie.protocol.context]
+    worker → executor   CREDIT  {"values", "bytes", "stop"}  how many values the call may have sent, in all, before the
+                                next (and how many bytes), or that no more are wanted; may be late: to be ignored then
+    executor → worker   YIELD   container of [value], as often as there is credit, before RESULT
     executor → worker   RESULT  {"outcome", "load_seconds", "execute_seconds", "dump_seconds", "error"}  then VALUE
     executor → worker   VALUE   container of [value or exception, package versions]; empty when it can not be pickled
 """
@@ -22,7 +26,7 @@ from dataclasses import dataclass
 
 from readie.protocol.payload import Buffer, total_size
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 
 MAX_FRAME_BYTES = 2**32 - 1
 MAX_JSON_BYTES = 4 << 20
@@ -39,9 +43,14 @@ class Kind(enum.IntEnum):
 
     CALL = 1
     PAYLOAD = 2
+    CREDIT = 3
     HELLO = 16
     RESULT = 17
     VALUE = 18
+    YIELD = 19
+
+
+_JSON = frozenset({Kind.CALL, Kind.CREDIT, Kind.HELLO, Kind.RESULT})
 
 
 class WireError(Exception):
@@ -55,6 +64,7 @@ class FrameTooLargeError(WireError):
         super().__init__(f"a {kind} frame of {size_bytes} bytes is above the limit of {limit_bytes} bytes")
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
+        self.kind = kind
 
 
 class ConnectionEndedError(Exception):
@@ -109,33 +119,37 @@ def send_json(
 
 def read_frame(
     connection: socket.socket,
-    expected: Kind,
-    *,
+    *expected: Kind,
     max_bytes: int,
     deadline: float | None = None,
 ) -> Frame:
-    """Read the next frame, which must be of kind ``expected`` and have at most ``max_bytes`` of payload.
+    """Read the next frame, which must be of one of the ``expected`` kinds and have at most ``max_bytes`` of payload.
+
+    JSON has ``MAX_JSON_BYTES`` at most in any case.
 
     The size is checked before memory is taken for it. ``deadline`` is a ``time.monotonic()`` value. Raises
     ``ConnectionEndedError`` when the other side closed before the frame, ``WireError`` when it closed inside it or
     sent something else, ``FrameTooLargeError``, ``TimeoutError`` when the deadline passes, and other ``OSError``.
     """
+    due = " or ".join(kind.name for kind in expected)
     header = bytearray(_HEADER.size)
     received = _receive_into(connection, header, deadline)
     if received == 0:
-        raise ConnectionEndedError(f"the connection was closed before a {expected.name} frame")
+        raise ConnectionEndedError(f"the connection was closed before a {due} frame")
     if received < _HEADER.size:
         raise WireError(f"the connection was closed inside a frame's header ({received} of {_HEADER.size} bytes)")
     size, kind_number = _HEADER.unpack(header)
-    if kind_number != expected:
-        raise WireError(f"a frame of kind {kind_number} came where {expected.name} ({int(expected)}) is due")
-    if size > max_bytes:
-        raise FrameTooLargeError(size, max_bytes, expected.name)
+    if kind_number not in expected:
+        raise WireError(f"a frame of kind {kind_number} came where {due} is due")
+    kind = Kind(kind_number)
+    limit = min(max_bytes, MAX_JSON_BYTES) if kind in _JSON else max_bytes
+    if size > limit:
+        raise FrameTooLargeError(size, limit, kind.name)
     payload = bytearray(size)
     received = _receive_into(connection, payload, deadline)
     if received < size:
-        raise WireError(f"the connection was closed inside a {expected.name} frame ({received} of {size} bytes)")
-    return Frame(expected, payload)
+        raise WireError(f"the connection was closed inside a {kind.name} frame ({received} of {size} bytes)")
+    return Frame(kind, payload)
 
 
 def read_json(
@@ -146,13 +160,17 @@ def read_json(
     deadline: float | None = None,
 ) -> dict[str, object]:
     """Read the next frame as ``read_frame`` does and return its JSON object; ``WireError`` when it is not one."""
-    frame = read_frame(connection, expected, max_bytes=max_bytes, deadline=deadline)
+    return json_object(read_frame(connection, expected, max_bytes=max_bytes, deadline=deadline))
+
+
+def json_object(frame: Frame) -> dict[str, object]:
+    """Return the JSON object that is a frame's payload; ``WireError`` when it is not one."""
     try:
         message = json.loads(frame.payload)
     except (ValueError, RecursionError) as error:
-        raise WireError(f"a {expected.name} frame is not JSON: {error}") from None
+        raise WireError(f"a {frame.kind.name} frame is not JSON: {error}") from None
     if not isinstance(message, dict):
-        raise WireError(f"a {expected.name} frame is not a JSON object but a {type(message).__name__}")
+        raise WireError(f"a {frame.kind.name} frame is not a JSON object but a {type(message).__name__}")
     return message
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from readie.protocol.payload import Buffer
 from workers.executor import wire
-from workers.executor.wire import Kind, WireError
+from workers.executor.wire import Frame, Kind, WireError
+from workers.sandbox.conversation import Conversation, Deaf, Listener
+from workers.sandbox.output import OutputPipe
 
 _Message = TypeVar("_Message", bound="_FromExecutor")
 
@@ -84,13 +86,14 @@ class CallResult:
 class ExecutorConnection:
     """A connection to one executor, for one call at a time. It is of no more use after any of its errors."""
 
-    def __init__(self, connection: socket.socket, *, deadline: float) -> None:
+    def __init__(self, connection: socket.socket, output: OutputPipe, *, deadline: float) -> None:
         """Read the greeting from ``connection``, which is then this object's to close.
 
-        ``deadline`` is a ``time.monotonic()`` value. Raises ``ConnectionLostError``, ``WireError`` (also for another
-        version of the wire protocol) or ``TimeoutError``.
+        ``output`` is what the executor prints to. ``deadline`` is a ``time.monotonic()`` value. Raises
+        ``ConnectionLostError``, ``WireError`` (also for another version of the wire protocol) or ``TimeoutError``.
         """
         self._connection = connection
+        self._output = output
         self.address_space_bytes: int | None = None
         """What a process of the next calls may map beyond what it has mapped; ``None`` without limit."""
         try:
@@ -112,25 +115,34 @@ class ExecutorConnection:
         *,
         timeout: float | None = None,
         max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES,
+        listener: Listener | None = None,
     ) -> CallResult:
         """Run the call whose payload container is the joined ``payload`` and return how it ended.
 
-        ``timeout`` seconds bound the whole, None does not. Raises ``TimeoutError`` (the function still runs: kill the
-        sandbox), ``ConnectionLostError``, ``WireError``, ``FrameTooLargeError`` (a result above ``max_result_bytes``).
+        ``timeout`` seconds bound the whole, None does not; ``listener`` hears of what happens until then, all of it
+        also when this raises. Raises ``TimeoutError`` (the function still runs: kill the sandbox), ``UnwantedError``
+        (likewise), ``ConnectionLostError``, ``WireError``, ``FrameTooLargeError`` (a value or result above
+        ``max_result_bytes``).
         """
         deadline = None if timeout is None else time.monotonic() + timeout
+        listener = listener or Deaf()
+        conversation = Conversation(self._connection, self._output, listener, deadline)
         head: dict[str, object] = {"id": call_id, "name": name}
         if self.address_space_bytes is not None:
             head["address_space_bytes"] = self.address_space_bytes
+        if listener.credit is not None:
+            head["credit"] = asdict(listener.credit)
         try:
             wire.send_json(self._connection, Kind.CALL, head, deadline=deadline)
             wire.send_frame(self._connection, Kind.PAYLOAD, payload, deadline=deadline)
-            header = self._receive(Kind.RESULT, ResultHeader, deadline)
+            header = _parse(conversation.until_result(max_result_bytes), ResultHeader)
             frame = wire.read_frame(self._connection, Kind.VALUE, max_bytes=max_result_bytes, deadline=deadline)
         except TimeoutError:
             raise
         except (OSError, wire.ConnectionEndedError) as error:
             raise ConnectionLostError(str(error)) from error
+        finally:
+            conversation.take_output()
         if (header.outcome == "ok") != (header.error is None):
             raise WireError(f"a RESULT frame has the outcome {header.outcome!r} but error is {header.error!r}")
         return CallResult(header, frame.payload)
@@ -141,7 +153,9 @@ class ExecutorConnection:
 
     def _receive(self, kind: Kind, model: type[_Message], deadline: float | None) -> _Message:
         try:
-            message = wire.read_json(self._connection, kind, deadline=deadline)
+            return _parse(
+                wire.read_frame(self._connection, kind, max_bytes=wire.MAX_JSON_BYTES, deadline=deadline), model
+            )
         except TimeoutError:
             raise
         except wire.FrameTooLargeError as error:
@@ -149,7 +163,10 @@ class ExecutorConnection:
             raise WireError(str(error)) from None
         except (OSError, wire.ConnectionEndedError) as error:
             raise ConnectionLostError(str(error)) from error
-        try:
-            return model.model_validate(message)
-        except ValidationError as error:
-            raise WireError(f"a {kind.name} frame is not as agreed: {error}") from None
+
+
+def _parse(frame: Frame, model: type[_Message]) -> _Message:
+    try:
+        return model.model_validate(wire.json_object(frame))
+    except ValidationError as error:
+        raise WireError(f"a {frame.kind.name} frame is not as agreed: {error}") from None

@@ -73,12 +73,13 @@ class CreateOptions:
     """Flags of ``create``.
 
     ``cgroup_entries`` are the ``cgroup.procs`` files of the control groups that all processes of the container are in
-    from their beginning.
+    from their beginning. ``output`` is the descriptor that becomes the container's standard output and error.
     """
 
     bundle: Path
     pid_file: Path
     cgroup_entries: tuple[Path, ...] = ()
+    output: int = subprocess.DEVNULL
 
     def args(self) -> list[str]:
         """Return the command-line flags."""
@@ -134,7 +135,8 @@ class Runsc:
 
     def create(self, options: RunscOptions, container_id: str, create: CreateOptions, *, timeout: float) -> None:
         """Make a container that waits for ``start`` or ``restore``."""
-        self._run(options, "create", [*create.args(), container_id], timeout, entering(create.cgroup_entries))
+        argv = [*entering(create.cgroup_entries), *self._argv(options, "create", [*create.args(), container_id])]
+        _check("create", options, _wait_for(argv, timeout, stdout=create.output, stderr=create.output))
 
     def start(self, options: RunscOptions, container_id: str, *, timeout: float) -> None:
         """Run the command of a created container's spec."""
@@ -150,13 +152,11 @@ class Runsc:
         """Write a running container's image and end the container."""
         self._run(options, "checkpoint", [*checkpoint.args(), container_id], timeout)
 
-    def _run(
-        self, options: RunscOptions, command: str, arguments: Sequence[str], timeout: float, prefix: Sequence[str] = ()
-    ) -> None:
-        argv = [*prefix, str(self.executable), *options.args(), command, *arguments]
-        status = _wait_for(argv, timeout, stdout=subprocess.DEVNULL)
-        if status != 0:
-            raise RunscError(command, status, tail(options.log))
+    def _run(self, options: RunscOptions, command: str, arguments: Sequence[str], timeout: float) -> None:
+        _check(command, options, _wait_for(self._argv(options, command, arguments), timeout))
+
+    def _argv(self, options: RunscOptions, command: str, arguments: Sequence[str]) -> list[str]:
+        return [str(self.executable), *options.args(), command, *arguments]
 
     def _output(self, *arguments: str) -> str:
         with tempfile.TemporaryFile() as output:
@@ -205,6 +205,11 @@ def tail(path: Path) -> str:
         return ""
 
 
+def _check(command: str, options: RunscOptions, status: int | None) -> None:
+    if status != 0:
+        raise RunscError(command, status, tail(options.log))
+
+
 def _summary(output: str) -> str:
     """Return the last message of a log, without the stack trace that may follow it."""
     lines = output.strip().splitlines()
@@ -217,15 +222,15 @@ def _summary(output: str) -> str:
     return message[:_SUMMARY_CHARACTERS]
 
 
-def _wait_for(argv: Sequence[str], timeout: float, *, stdout: int) -> int | None:
+def _wait_for(
+    argv: Sequence[str], timeout: float, *, stdout: int = subprocess.DEVNULL, stderr: int = subprocess.DEVNULL
+) -> int | None:
     """Run ``argv`` and return its exit status, or None after killing it when ``timeout`` seconds have passed.
 
-    Never a pipe: the sandbox inherits these descriptors and would keep it open for its whole life. Waits on a pidfd,
-    because ``Popen.wait(timeout)`` polls with sleeps of up to 50 ms.
+    A pipe that it is given stays open for the whole life of the sandbox, which inherits it. Waits on a pidfd, because
+    ``Popen.wait(timeout)`` polls with sleeps of up to 50 ms.
     """
-    process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL, env=_ENVIRONMENT
-    )
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=_ENVIRONMENT)
     pidfd = os.pidfd_open(process.pid)
     try:
         waiting = select.poll()

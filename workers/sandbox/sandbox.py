@@ -25,6 +25,7 @@ from workers.sandbox.cgroup import Cgroup, LimitError, Limits, RunCgroups
 from workers.sandbox.connection import ConnectionLostError, ExecutorConnection
 from workers.sandbox.events import FileWaiter, ProcessEndedError
 from workers.sandbox.filesystem import Filesystem
+from workers.sandbox.output import OutputPipe
 from workers.sandbox.runsc import (
     CheckpointOptions,
     CreateOptions,
@@ -124,6 +125,7 @@ class Sandbox:
             overlay=plan.shape.overlay,
             gpu=plan.shape.gpu,
         )
+        self._output = OutputPipe(owner=plan.shape.uid)
         self._lock = threading.Lock()
         self._pidfd: int | None = None  # guarded by _lock: kill() must not signal through a closed descriptor
         self._expected_start: Start = "started"
@@ -155,7 +157,9 @@ class Sandbox:
                 self._cgroup = plan.cgroups.create(self.id, self._limits, self.kill)
                 self._cgroup.set_background(background)
             entries = self._cgroup.entries if self._cgroup else ()
-            self._runsc.create(self._options, self.id, CreateOptions(self.folder, pid_file, entries), timeout=timeout)
+            create = CreateOptions(self.folder, pid_file, entries, self._output.writing)
+            self._runsc.create(self._options, self.id, create, timeout=timeout)
+            self._output.given_away()
             self._pidfd = os.pidfd_open(int(pid_file.read_text()))
         except (RunscError, OSError, ValueError) as error:
             raise self._failed(f"creating the sandbox failed: {error}") from error
@@ -207,7 +211,7 @@ class Sandbox:
         deadline = time.monotonic() + timeout
         self._wait_for(control.SOCKET, deadline)
         try:
-            self._connection = ExecutorConnection(self._connect(deadline), deadline=deadline)
+            self._connection = ExecutorConnection(self._connect(deadline), self._output, deadline=deadline)
         except (OSError, ConnectionLostError, WireError) as error:
             raise self._failed(f"the executor did not greet: {error}") from error
         if self._connection.hello.start != self._expected_start:
@@ -284,6 +288,7 @@ class Sandbox:
         self.kill()
         if self._connection is not None:
             self._connection.close()
+        self._output.close()
         processes.kill_processes_under(self._options.root)
         if self._cgroup is not None:
             self._cgroup.remove()

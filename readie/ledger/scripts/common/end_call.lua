@@ -8,9 +8,12 @@ local function end_call(id, state, before, after, keep)
     local now = string.format('%d.%06d', time[1], time[2])
     local result = before .. now .. after
     redis.call('HSET', KEYS[1], 'state', state, 'ended_at', now)
-    redis.call('HDEL', KEYS[1], 'message', 'group', 'expires_at', 'cancel_before', 'cancel_after', 'again')
+    redis.call('HDEL', KEYS[1], 'message', 'group', 'expires_at', 'cancel_before', 'cancel_after', 'again',
+        'listeners', 'stalled', 'stop')
     redis.call('EXPIRE', KEYS[1], keep)
     redis.call('SET', KEYS[2], result, 'EX', keep)
+    redis.call('EXPIRE', OUTPUT .. id, keep)
+    redis.call('EXPIRE', VALUES .. id, keep)
     redis.call('DEL', KEYS[3])
     redis.call('ZREM', KEYS[4], id)
     redis.call('ZREM', EXPIRIES, id)
