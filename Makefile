@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHON_SCRIPTS = $(shell grep -l '^\#!.*python' $$(find scripts -maxdepth 1 -type f ! -name '*.py'))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generation test test-fast check format docs lock clean
+.PHONY: help setup demo generation test test-fast test-compose check format docs lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
@@ -30,13 +30,17 @@ generation: ## build a generation of checkpoints (root); CHECKPOINTS=15 MEGABYTE
 		$(if $(filter traffic,$(CORPUS)),--from-traffic,$(if $(CORPUS),--corpus $(CORPUS))) \
 		$(foreach extra,$(EXTRAS),--extra $(extra))
 
-test: ## run every test (root)
+test: ## run every test but those of docker compose (root)
 	@scripts/setup
-	$(BIN)/pytest
+	$(BIN)/pytest --ignore=tests/compose
 
 test-fast: ## run the tests that need neither root nor runsc
 	@scripts/setup python redis
-	$(BIN)/pytest -m "not sandbox"
+	$(BIN)/pytest -m "not sandbox" --ignore=tests/compose
+
+test-compose: ## build the image and test compose.yaml with a Docker Engine (DOCKER_HOST names another than this machine's)
+	@scripts/setup python
+	$(BIN)/pytest tests/compose
 
 check: ## check format, lint and types
 	@scripts/setup python

@@ -24,6 +24,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from readie.ledger.result import decode_result
 from readie.ledger.routing import Addressed, Placed, RoutingLedger
+from readie.ledger.sessions import SessionLedger
 from readie.pickling import dump_call
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement
@@ -34,6 +35,7 @@ from workers.preflight import check_machine
 from workers.runner import Runner
 from workers.sandbox.supply import SandboxSupply
 from workers.serving import Serving
+from workers.sessions import Sessions
 from workers.settings import WorkerSettings
 
 
@@ -72,10 +74,12 @@ class OneWorker:
         )
         self._announcement = announcement
         self._ledger.announce(announcement, lease_seconds=100_000)
+        self._sessions = Sessions(SessionLedger(self.redis), self.settings.flavor)
         self._runner = Runner(
             self._ledger,
             self.serving,
             RunningCalls(),
+            self._sessions,
             worker=announcement.name,
             keep_seconds=60,
             max_result_bytes=self.settings.max_result_bytes,
@@ -119,9 +123,9 @@ class OneWorker:
         if not isinstance(placed, Placed):
             raise TypeError(f"the call was not placed: {placed}")
         began = time.perf_counter()
-        failure = self._runner.run(header, payload)
+        outcome = self._runner.run(header, payload)
         seconds = time.perf_counter() - began
-        if failure is not None:
+        if outcome is not None and (failure := outcome.failure) is not None:
             raise CallFailedError(f"{function.__name__} failed: {failure.message}\n{failure.traceback}")
         stored = self.redis.get(keys.result(header.id))
         assert isinstance(stored, bytes)
@@ -133,6 +137,7 @@ class OneWorker:
 
     def close(self) -> None:
         """End it and remove all of it."""
+        self._sessions.close()
         self.serving.close()
         self.redis.close()
         self._redis_process.kill()

@@ -24,6 +24,8 @@ from .errors import (
     RunningLoopError,
     SandboxDiedError,
     SerializationError,
+    SessionExpiredError,
+    SessionLostError,
     WorkerLostError,
 )
 from .hooks import after_restore, before_snapshot
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from .mapping import as_completed, gather
     from .remote_function import RemoteFunction, remote
     from .retries import Retries
+    from .sessions import Session, get_session, session
     from .stream import Stream
 
 __version__ = "0.1.0"
@@ -52,6 +55,9 @@ __all__ = [
     "as_completed",
     "gather",
     "Retries",
+    "session",
+    "get_session",
+    "Session",
     "after_restore",
     "before_snapshot",
     "ReadieError",
@@ -70,6 +76,8 @@ __all__ = [
     "RunningLoopError",
     "SandboxDiedError",
     "SerializationError",
+    "SessionExpiredError",
+    "SessionLostError",
     "WorkerLostError",
 ]
 
@@ -86,6 +94,9 @@ _LAZY = {
     "Client": "client",
     "configure": "client",
     "get_call": "client",
+    "session": "sessions",
+    "get_session": "sessions",
+    "Session": "sessions",
 }
 
 

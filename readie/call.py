@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .client import Client
     from .logs import Logs
     from .reading import Reading
+    from .sessions import Session
     from .stream import Stream
 
 R_co = TypeVar("R_co", covariant=True)
@@ -68,12 +69,18 @@ class Call(Generic[R_co]):
     """
 
     def __init__(
-        self, client: "Client", call_id: str, end: "Future[Envelope]", submission: Submission | None = None
+        self,
+        client: "Client",
+        call_id: str,
+        end: "Future[Envelope]",
+        submission: Submission | None = None,
+        session: "Session | None" = None,
     ) -> None:
         self.id = call_id
         self._client = client
         self._end = end
         self._submission = submission
+        self._session = session
         self._outcome: tuple[bool, Any] | None = None
         self._report: Report | None = None
         self._printed: PrintedCall | None = None
@@ -226,6 +233,8 @@ class Call(Generic[R_co]):
                 else:
                     self._outcome = (False, exception_of(envelope.failure, value))
                 self._report = self._complete_report(envelope)
+                if self._session is not None and envelope.report.ignored_globals:
+                    self._session.warn_of(envelope.report.ignored_globals)
             succeeded, outcome = self._outcome
         if not succeeded:
             raise outcome
@@ -245,6 +254,8 @@ class Call(Generic[R_co]):
         total = time.perf_counter() - submission.began
         serialize, submit = submission.serialized - submission.began, submission.accepted - submission.serialized
         server = envelope.ended_at - envelope.submitted_at
+        # What a short call takes elsewhere overlaps with the answer to its submission.
+        submit = min(submit, max(0.0, total - serialize - server))
         phases = {
             "serialize": serialize,
             "submit": submit,

@@ -1,6 +1,7 @@
 """The client: one connection pool to Redis, one ledger, one listener for results."""
 
 import base64
+import functools
 import os
 import socket
 import sys
@@ -18,10 +19,17 @@ from pydantic import ValidationError
 
 from .call import Call, CallStatus, Submission
 from .connection import connect, reaching_redis, without_password
-from .errors import ClusterUnavailableError, ConfigurationError, ResourceExhaustedError, ResultExpiredError
+from .errors import (
+    ClusterUnavailableError,
+    ConfigurationError,
+    InvalidRequestError,
+    ResourceExhaustedError,
+    ResultExpiredError,
+)
 from .explanation import Explanation
 from .hints import Hints, bounded
 from .ledger import Cancelled, Ledger
+from .ledger.sessions import SessionLedger
 from .options import Options
 from .pickling import dump_function, pickle_call
 from .project import Travelling, travelling
@@ -30,8 +38,10 @@ from .protocol.call import INLINE_LIMIT_BYTES, PROTOCOL_VERSION, CallHeader, Imp
 from .protocol.envelope import Envelope
 from .protocol.explain import ExplainRequest
 from .protocol.payload import total_size
+from .protocol.session import SessionState
 from .reading import Reading
 from .replies import Replies
+from .sessions import Session, current_session
 from .settings import ClientSettings
 from .sizes import format_bytes
 from .stream import yields
@@ -110,9 +120,17 @@ class Client:
 
         Raises:
             SerializationError: the function or an argument can't be pickled.
+            InvalidRequestError: retries in a session.
+            ResourceExhaustedError: function and arguments are above the limit.
             ClusterUnavailableError: Redis can't be reached.
         """
         began = time.perf_counter()
+        session = options.session or current_session()
+        if session is not None and options.retries:
+            raise InvalidRequestError(
+                "retries can't be used in a session: a failed call may have changed what the next ones find there; "
+                "leave retries out, or call it outside of the session"
+            )
         pickled = pickle_call(function, args, kwargs)
         found = hints()
         own = _own_modules(found, pickled.modules, options)
@@ -125,7 +143,7 @@ class Client:
             )
         inline = size <= INLINE_LIMIT_BYTES
         call_id = uuid.uuid4().hex
-        header = _header(call_id, function, options, found, own, payload_bytes=size)
+        header = _header(call_id, function, options, found, own, payload_bytes=size, session=session)
         message = task.encode(header, task.encode_body(b"".join(payload) if inline else None), _ORIGIN)
         serialized = time.perf_counter()
         end = self._replies.expect(call_id)
@@ -145,7 +163,9 @@ class Client:
             raise
         accepted = time.perf_counter()
         self._replies.submitted(call_id)
-        call: Call[Any] = Call(self, call_id, end, Submission(began, serialized, accepted))
+        call: Call[Any] = Call(self, call_id, end, Submission(began, serialized, accepted), session)
+        if session is not None:
+            end.add_done_callback(functools.partial(_learn, session))
         if news is not None:
             call.print_output(header.name, news)
         return call
@@ -196,6 +216,15 @@ class Client:
         with self._reaching_redis():
             return self._ledger.cancel(call_id) is not Cancelled.ENDED
 
+    def close_session(self, session_id: str, *, may_open: bool) -> bool:
+        """End a session, or one that a call on its way ``may_open``; see :meth:`readie.Session.close`."""
+        with self._reaching_redis():
+            return self._sessions.end_session(session_id, SessionState.CLOSED, "was closed", even_unopened=may_open)
+
+    @functools.cached_property
+    def _sessions(self) -> SessionLedger:
+        return SessionLedger(self._redis)
+
     def status(self, call_id: str) -> CallStatus:
         """Return where a call is now; see :meth:`readie.Call.status`."""
         with self._reaching_redis():
@@ -231,8 +260,17 @@ def _own_modules(hints: Hints, referred: AbstractSet[str], options: Options) -> 
 
 
 def _header(
-    call_id: str, function: Callable[..., Any], options: Options, hints: Hints, own: Travelling, *, payload_bytes: int
+    call_id: str,
+    function: Callable[..., Any],
+    options: Options,
+    hints: Hints,
+    own: Travelling,
+    *,
+    payload_bytes: int,
+    session: Session | None = None,
 ) -> CallHeader:
+    use = None if session is None else session.use(options)
+    options = options if session is None else session.options_for(options)
     return CallHeader(
         protocol=PROTOCOL_VERSION,
         id=call_id,
@@ -245,10 +283,16 @@ def _header(
             datasets=hints.datasets,
         ),
         options=options.for_call(),
+        session=use,
         payload_bytes=payload_bytes,
         payload_by_reference=payload_bytes > INLINE_LIMIT_BYTES,
         streams=yields(function),
     )
+
+
+def _learn(session: Session, end: "Future[Envelope]") -> None:
+    if not end.cancelled() and end.exception() is None:
+        session.learn(end.result().report)
 
 
 class _DefaultClient:

@@ -49,6 +49,14 @@ class CallCancelledError(ReadieError):
     """The call was cancelled."""
 
 
+class SessionExpiredError(ReadieError):
+    """The session was closed or idle for too long; what it held is gone."""
+
+
+class SessionLostError(ReadieError):
+    """The session's worker or sandbox died; what it held is gone. A call that was running may have run in part."""
+
+
 class WorkerLostError(ReadieError):
     """The worker that ran the call vanished. The function may have run in part."""
 

@@ -16,6 +16,8 @@ from .errors import (
     ResourceExhaustedError,
     SandboxDiedError,
     SerializationError,
+    SessionExpiredError,
+    SessionLostError,
     WorkerLostError,
 )
 from .protocol.call import RetryPolicy
@@ -33,6 +35,8 @@ CLASSES: dict[ErrorCode, type[ReadieError]] = {
     ErrorCode.TIMEOUT: CallTimeoutError,
     ErrorCode.CANCELLED: CallCancelledError,
     ErrorCode.EXPIRED: CallExpiredError,
+    ErrorCode.SESSION_EXPIRED: SessionExpiredError,
+    ErrorCode.SESSION_LOST: SessionLostError,
     ErrorCode.WORKER_LOST: WorkerLostError,
     ErrorCode.SANDBOX_DIED: SandboxDiedError,
     ErrorCode.MEMORY_LIMIT: MemoryLimitError,

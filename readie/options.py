@@ -16,6 +16,7 @@ from .sizes import in_bytes
 
 if TYPE_CHECKING:
     from .protocol.call import CallOptions
+    from .sessions import Session
 
 _LEAST_MEMORY_BYTES = 64 << 20
 
@@ -38,6 +39,7 @@ class RemoteOptions(TypedDict, total=False):
     include_modules: Sequence[str]
     exclude_modules: Sequence[str]
     stream_logs: bool
+    session: "Session | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class Options:
     """Modules of your own, each with those below it, that never travel."""
     stream_logs: bool = False
     """Print what the function prints to standard error here, while it runs, each line after the call's name."""
+    session: "Session | None" = None
+    """Session that the calls run in. Default: the one of the ``with`` block around the call."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Options":
@@ -203,6 +207,14 @@ def _modules(value: object) -> str:
     return 'give names of modules, such as ["project.helpers"]'
 
 
+def _session(value: object) -> str:
+    if value is None:
+        return ""
+    from .sessions import Session  # noqa: PLC0415 - whoever has one has it already
+
+    return "" if isinstance(value, Session) else "give what readie.session() or readie.get_session() returned"
+
+
 _CHECKS: dict[str, Callable[[Any], str]] = {
     "name": _name,
     "timeout": _seconds,
@@ -219,5 +231,6 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "include_modules": _modules,
     "exclude_modules": _modules,
     "stream_logs": _flag,
+    "session": _session,
 }
 """What says why a value is wrong (nothing, when it is right), for every option."""

@@ -22,9 +22,13 @@ class Settings(BaseSettings):
     """State of the local stack."""
     redis_url: str = ""
     """Redis that is broker, ledger and result store. Default: the running local stack's, else one on this host."""
+    redis_url_file: Path | None = None
+    """A file with the URL, which has a password in it; read where ``redis_url`` is not set."""
 
     @model_validator(mode="after")
     def _find_redis(self) -> Self:
+        if not self.redis_url and self.redis_url_file is not None:
+            object.__setattr__(self, "redis_url", _read_url(self.redis_url_file))
         if not self.redis_url:
             object.__setattr__(self, "redis_url", stack_redis_url(self.home) or DEFAULT_REDIS_URL)
         elif not self.redis_url.startswith(("redis://", "rediss://", "unix://")):
@@ -37,6 +41,16 @@ class ClientSettings(Settings):
 
     max_payload_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
     """Largest pickled function with its arguments; a worker has the like for results."""
+
+
+def _read_url(file: Path) -> str:
+    try:
+        url = file.read_text().strip()
+    except OSError as error:
+        raise ValueError(f"redis_url_file can't be read: {file}: {error.strerror}") from error
+    if not url:
+        raise ValueError(f"redis_url_file is empty: {file}")
+    return url
 
 
 class FlavorSettings(Settings):

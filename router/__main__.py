@@ -11,7 +11,7 @@ from kombu.connection import Connection
 from pydantic import ValidationError
 
 from readie.connection import connect, without_password
-from readie.ledger.routing import RoutingLedger
+from readie.ledger.sessions import SessionLedger
 from readie.traffic import TrafficCounter
 
 from .consumer import Consumer
@@ -24,6 +24,7 @@ from .fleet import Fleet
 from .message import MessageFormat
 from .recovery import Recovery
 from .service import Service
+from .sessions import SessionCalls
 from .settings import RouterSettings
 from .waiting import WaitingCalls
 
@@ -52,7 +53,7 @@ def build(settings: RouterSettings) -> Service:
     """Put a router together; nothing is connected yet."""
     router = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     redis = connect(settings.redis_url, name=f"readie-router-{os.getpid()}", retries=0)
-    ledger = RoutingLedger(redis)
+    ledger = SessionLedger(redis)
     # kombu names Redis' unix sockets otherwise than redis-py.
     messages = MessageFormat(Connection(settings.redis_url.replace("unix://", "redis+socket://", 1)))  # type: ignore[no-untyped-call]
     fleet = Fleet(ledger, settings.fleet_max_age_seconds)
@@ -62,6 +63,7 @@ def build(settings: RouterSettings) -> Service:
     dispatcher = Dispatcher(
         ledger,
         router,
+        sessions=SessionCalls(ledger, router, messages, settings.max_queued),
         fleet=fleet,
         messages=messages,
         ending=ending,
@@ -87,6 +89,7 @@ def build(settings: RouterSettings) -> Service:
         traffic=traffic,
         expiry=Expiry(ledger, ending),
         lease_seconds=settings.router_lease_seconds,
+        heartbeat_file=settings.heartbeat_file,
     )
 
 

@@ -11,14 +11,17 @@ from readie.protocol.explain import ExplainRequest
 from readie.protocol.reading import UnreadableError
 
 from .dead_letters import DeadLetters
-from .dispatch import Dispatcher, QueuedCall
+from .dispatch import Dispatcher
 from .explain import Explainer
 from .message import MessageFormat
+from .queued_call import QueuedCall
 from .waiting import WaitingCalls
 
 _BATCH: Final = 64
 _LEAST_WAIT_SECONDS: Final = 0.001
 """Redis takes zero for no limit."""
+_AT_ONCE_SECONDS: Final = 0.001
+"""An item that comes as soon was there before it was asked for."""
 _WAKE: Final = keys.WAKE.encode()
 _PAUSE_SECONDS: Final = 0.005
 """After a look at the waiting calls that was in vain: most that ends then is no use to them."""
@@ -62,16 +65,20 @@ class Consumer:
         self._dead_letters = dead_letters
         self._wakes = 0
         """Items in hand that ask for a look at the waiting calls."""
+        self._more = True
+        """Whether others may follow the item that came last: one that had to be waited for was the only one."""
         self._no_look_before = 0.0
         """Monotonic clock, seconds."""
 
     def consume(self, wait_seconds: float) -> None:
         """Settle one batch of items, waiting up to ``wait_seconds`` for the first."""
-        items = self._ledger.take(self._router, _BATCH)
+        items = self._ledger.take(self._router, _BATCH) if self._more else []
         if not items:
             if self._wakes:
                 wait_seconds = min(wait_seconds, self._no_look_before - time.monotonic())
+            began = time.monotonic()
             item = self._ledger.await_item(self._router, max(wait_seconds, _LEAST_WAIT_SECONDS))
+            self._more = time.monotonic() - began < _AT_ONCE_SECONDS
             items = [] if item is None else [item]
         self._settle(items)
 

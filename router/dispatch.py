@@ -16,42 +16,13 @@ from readie.traffic import TrafficCounter
 from .dead_letters import DeadLetters
 from .ending import Ending
 from .fleet import Fleet
-from .message import CallMessage, MessageFormat
+from .message import MessageFormat
 from .needs import Needs, Nobody, Refused
 from .placement import Chosen, choose
+from .queued_call import QueuedCall
+from .sessions import SessionCalls
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class QueuedCall:
-    """A call in a router's hand."""
-
-    message: CallMessage
-    item: bytes
-    """As it was on the submit queue."""
-    group: str = ""
-    """The group it waits in; empty when it is on the router's taken list instead."""
-    patient: bool = False
-    """Whether it goes on waiting when the workers that it waits for are not there at this moment."""
-    attempt: int = 1
-    """Number of the attempt to place."""
-    taken_at: float = field(default_factory=time.monotonic)
-
-    @property
-    def id(self) -> str:
-        """The call's id."""
-        return self.message.header.id
-
-    @property
-    def taken(self) -> bytes:
-        """The item on the router's taken list, if it is there."""
-        return b"" if self.group else self.item
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """What it asks for."""
-        return self.message.header.options.memory_bytes
 
 
 @dataclass(slots=True)
@@ -66,6 +37,7 @@ class Dispatcher:
     Args:
         ledger: the calls' records.
         router: this router's id.
+        sessions: the calls that belong to sessions.
         fleet: the workers.
         messages: how messages are written.
         ending: tells callers whose call is refused.
@@ -79,6 +51,7 @@ class Dispatcher:
         ledger: RoutingLedger,
         router: str,
         *,
+        sessions: SessionCalls,
         fleet: Fleet,
         messages: MessageFormat,
         ending: Ending,
@@ -88,6 +61,7 @@ class Dispatcher:
     ) -> None:
         self._ledger = ledger
         self._router = router
+        self._sessions = sessions
         self._fleet = fleet
         self._messages = messages
         self._ending = ending
@@ -118,7 +92,12 @@ class Dispatcher:
 
     def _dispatch(self, calls: Sequence[QueuedCall]) -> None:
         started = time.monotonic()
-        pending = list(calls)
+        admission = self._sessions.admit(calls)
+        for call, refused in admission.refused:
+            self._refuse(call, refused)
+        for call, why in admission.broken:
+            self._bury(call, why)
+        pending = admission.to_place
         while pending:
             self._fleet.look_if_old()
             chosen: list[tuple[QueuedCall, Chosen]] = []
@@ -183,6 +162,7 @@ class Dispatcher:
             reason=decision.reason,
             predicted_seconds=decision.predicted_seconds,
             route_seconds=time.monotonic() - call.taken_at,
+            restarted=call.restarted,
         )
         return Addressed(*self._messages.readdress(call.message, placement), call.taken)
 

@@ -26,7 +26,7 @@ def explain(header: CallHeader, fleet: Fleet) -> ExplainAnswer:
         return answer.model_copy(update={"failure": Failure(code=found.code, message=found.message)})
     if isinstance(found, Nobody):
         return answer.model_copy(update={"waits_for": found.why})
-    free = [worker for worker in found if worker.has_room(needs.memory_bytes)]
+    free = [worker for worker in found if worker.has_room(needs)]
     # What waits for room is explained by the worker where it would start soonest.
     worker, start = soonest(header, free or found)
     seen = _seen(header, worker)

@@ -113,6 +113,7 @@ class Fleet:
                         seen.reserved_bytes,
                         _ready(seen.ready),
                         frozenset(checkpoint.decode("utf-8", "replace") for checkpoint in seen.avoided),
+                        seen.sessions,
                     )
                 )
         self._catalogues.forget_unused({w.announcement.catalogue for w in self.workers if w.announcement.catalogue})

@@ -25,13 +25,21 @@ class Needs(NamedTuple):
     """The pinned one."""
     memory_bytes: int | None
     """``None``: what the worker gives by itself."""
+    opens_session: bool = False
     gpu: bool = False
 
     @classmethod
     def of(cls, header: CallHeader) -> "Needs":
         """Return what a call needs."""
         options = header.options
-        return cls(options.flavor, header.python, options.checkpoint_id, options.memory_bytes, options.gpu)
+        return cls(
+            options.flavor,
+            header.python,
+            options.checkpoint_id,
+            options.memory_bytes,
+            header.session is not None,
+            options.gpu,
+        )
 
     @classmethod
     def of_group(cls, group: str) -> "Needs":
@@ -65,6 +73,8 @@ class WorkerState:
     """Sandboxes that wait for a call, by the checkpoint they were restored from; ``None``: started without one."""
     avoided: frozenset[str] = frozenset()
     """Checkpoints that it failed to restore lately."""
+    sessions: int = 0
+    """Sessions that it keeps or is to open."""
     kind: Hashable = field(init=False, compare=False)
     """Equal for workers on which a call starts in the same way."""
 
@@ -80,14 +90,21 @@ class WorkerState:
         """Slots that can take a call."""
         return 0 if self.announcement.draining else self.announcement.slots - self.busy
 
-    def has_room(self, memory_bytes: int | None) -> bool:
-        """Whether it can take a call that asks for this much memory now."""
+    @property
+    def has_room_for_session(self) -> bool:
+        """Whether it can keep one more."""
+        return self.sessions < self.announcement.max_sessions
+
+    def has_room(self, needs: Needs) -> bool:
+        """Whether it can take a call with these needs now."""
         announcement = self.announcement
         if announcement.draining or self.busy >= announcement.slots:
             return False
+        if needs.opens_session and not self.has_room_for_session:
+            return False
         if announcement.memory_bytes is None:
             return True
-        return self.reserved_bytes + self.counted_bytes(memory_bytes) <= announcement.memory_bytes
+        return self.reserved_bytes + self.counted_bytes(needs.memory_bytes) <= announcement.memory_bytes
 
     def counted_bytes(self, memory_bytes: int | None) -> int:
         """Return what a call reserves that asks for this much memory."""
@@ -169,6 +186,8 @@ def all_full(needs: Needs, fit: Sequence[WorkerState], workers: Sequence[WorkerS
     who = " ".join(["all workers", *kinds])
     if not any(worker.free > 0 for worker in fit):
         return Nobody(f"{who} are full")
+    if needs.opens_session and not any(worker.free > 0 and worker.has_room_for_session for worker in fit):
+        return Nobody(f"{who} have as many sessions as they keep")
     lacking = "too little" if needs.memory_bytes is None else f"less than {format_bytes(needs.memory_bytes)} of"
     return Nobody(f"{who} have {lacking} memory free")
 

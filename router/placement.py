@@ -37,7 +37,7 @@ def choose(header: CallHeader, workers: Sequence[WorkerState], fit: Fitting | No
     found = contradiction or (fit(needs) if fit else fitting(needs, workers))
     if not isinstance(found, list):
         return found
-    free = [worker for worker in found if worker.has_room(needs.memory_bytes)]
+    free = [worker for worker in found if worker.has_room(needs)]
     if not free:
         return all_full(needs, found, workers)
     worker, start = soonest(header, free)

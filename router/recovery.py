@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from readie.failures import retry_after
-from readie.ledger.routing import Broken, Record, RoutingLedger
+from readie.ledger.routing import Broken, Record
+from readie.ledger.sessions import SessionLedger
 from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import CallState, Envelope, Failure, Report
 from readie.protocol.reading import UnreadableError, read
+from readie.protocol.session import SessionState
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +23,8 @@ _BEGUN_WITHIN_SECONDS: Final = 30.0
 """A worker has a slot for every call it is given, so it begins at once or never."""
 _LATEST_LOOK_SECONDS: Final = 0.5
 """A call that is to run again sooner than any that is known of is noticed this much too late at the most."""
+_NOBODY: Final = "-"
+"""No worker's incarnation."""
 _MOST_ATTEMPTS: Final = 10
 """A call whose message brings down every worker that gets it must end, too."""
 
@@ -33,7 +37,7 @@ class Recovery:
         keep_seconds: how long the result of a call stays that was lost with its worker.
     """
 
-    def __init__(self, ledger: RoutingLedger, keep_seconds: int) -> None:
+    def __init__(self, ledger: SessionLedger, keep_seconds: int) -> None:
         self._ledger = ledger
         self._keep_seconds = keep_seconds
         self._checked: dict[str, str] = {}
@@ -57,6 +61,8 @@ class Recovery:
         """Recover the calls of workers that are gone, and of earlier incarnations of those started again."""
         incarnations = self._ledger.incarnations()
         for worker, incarnation in incarnations.items():
+            if self._checked.get(worker) != incarnation or incarnation is None:
+                self._lose_sessions(worker, incarnation)
             if incarnation is None:
                 self._recover(worker, self._ledger.held_calls(worker))
                 if self._ledger.forget_worker(worker):
@@ -65,6 +71,18 @@ class Recovery:
                 self._recover(worker, self._ledger.held_calls(worker))
                 self._checked[worker] = incarnation
         self._checked = {worker: checked for worker, checked in self._checked.items() if worker in incarnations}
+
+    def _lose_sessions(self, worker: str, living: str | None) -> None:
+        """End the sessions of a worker that is gone, or of the processes of that name before the living one."""
+        for session_id in self._ledger.sessions_of(worker):
+            # The living one may have come back meanwhile: the ledger looks at whose the session is.
+            if self._ledger.end_session(
+                session_id,
+                SessionState.LOST,
+                f"was lost with its worker {worker}",
+                not_incarnation=living or self._ledger.incarnations([worker])[worker] or _NOBODY,
+            ):
+                log.warning("lost: session=%s worker=%s", session_id, worker)
 
     def sweep_never_begun(self) -> None:
         """Take calls back that a living worker has not begun."""

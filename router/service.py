@@ -5,12 +5,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from readie.heartbeat import beat
 from readie.ledger.routing import RoutingLedger
 from readie.traffic import TrafficCounter
 
@@ -47,6 +49,7 @@ class Service:
         traffic: counts that go to Redis now and then.
         expiry: what ends calls that were not begun in time.
         lease_seconds: after how long without renewal the others take over what this router has in hand.
+        heartbeat_file: touched with every renewal.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Service:
         traffic: TrafficCounter,
         expiry: Expiry,
         lease_seconds: int,
+        heartbeat_file: Path | None,
     ) -> None:
         self._ledger = ledger
         self._router = router
@@ -67,6 +71,7 @@ class Service:
         self._traffic = traffic
         self._expiry = expiry
         self._lease_seconds = lease_seconds
+        self._heartbeat_file = heartbeat_file
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -99,7 +104,7 @@ class Service:
         log.info("consuming: router=%s", self._router)
         now = time.monotonic()
         chores = [
-            _Chore(lambda: self._ledger.renew_router(self._router, self._lease_seconds), now, every_seconds=1.0),
+            _Chore(self._renew, now, every_seconds=1.0),
             _Chore(self._expiry.sweep, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_delayed, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_routers, now, every_seconds=1.0),
@@ -116,6 +121,10 @@ class Service:
                     chore.due = time.monotonic() + (chore.every_seconds if again is None else again)
             idle_until = min(chore.due for chore in chores)
             self._consumer.consume(min(idle_until - time.monotonic(), _WAIT_SECONDS))
+
+    def _renew(self) -> None:
+        self._ledger.renew_router(self._router, self._lease_seconds)
+        beat(self._heartbeat_file)
 
     def _leave(self) -> None:
         try:

@@ -11,10 +11,11 @@ from readie.protocol.explain import ExplainRequest
 from readie.protocol.reading import UnreadableError
 
 from .dead_letters import DeadLetters
-from .dispatch import Dispatcher, QueuedCall
+from .dispatch import Dispatcher
 from .fleet import Fleet
 from .message import MessageFormat
 from .needs import NO_WORKER, Needs, Nobody, Refused, all_full
+from .queued_call import QueuedCall
 
 _AT_ONCE: Final = 64
 _MOST_PAGES: Final = 2
@@ -108,7 +109,7 @@ class WaitingCalls:
                     groups.open.append(group)
                     groups.room += _AT_ONCE
             else:
-                room = sum(worker.free for worker in found if worker.has_room(needs.memory_bytes))
+                room = sum(worker.free for worker in found if worker.has_room(needs))
                 if room:
                     groups.open.append(group)
                     groups.room += room

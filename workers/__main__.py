@@ -11,6 +11,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m workers", description="Start a Readie worker on this machine.")
     parser.add_argument("--name", default="worker", help="unique among the workers of this host (default: worker)")
     parser.add_argument(
+        "--numbered",
+        action="store_true",
+        help="add the lowest number to the name that no other worker has which shares READIE_RUN, for replicas",
+    )
+    parser.add_argument(
         "--slots", type=int, help="calls that run at once (default: READIE_SLOTS, else two for each core)"
     )
     parser.add_argument("--loglevel", default="INFO", help="default: INFO")
@@ -23,14 +28,17 @@ def main() -> None:
     # After the environment is set: the app reads its settings when it is imported.
     from readie.protocol import keys  # noqa: PLC0415
     from workers.app import app  # noqa: PLC0415
+    from workers.names import claim_name  # noqa: PLC0415
     from workers.settings import WorkerSettings  # noqa: PLC0415
 
+    settings = WorkerSettings()
+    name = claim_name(settings.run, arguments.name) if arguments.numbered else arguments.name
     app.worker_main(
         [
             "worker",
             "--pool=custom",
-            f"--concurrency={WorkerSettings().slots}",
-            f"--hostname={arguments.name}@%h",
+            f"--concurrency={settings.slots}",
+            f"--hostname={name}@%h",
             f"--exclude-queues={keys.SUBMIT_QUEUE}",
             f"--loglevel={arguments.loglevel}",
         ]

@@ -9,6 +9,7 @@ from celery import Celery
 from readie.protocol import keys
 from readie.settings import Settings
 
+from .event_batches import EventBatches
 from .lifecycle import WorkerStep
 from .task import ExecuteTask
 
@@ -56,3 +57,4 @@ app.conf.update(
 )
 app.register_task(ExecuteTask())
 app.steps["worker"].add(WorkerStep)
+app.steps["consumer"].add(EventBatches)

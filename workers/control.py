@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from celery.worker.control import control_command
+from celery.worker import state as celerys_state
+from celery.worker.control import control_command, inspect_command
 from redis.exceptions import RedisError
 
 from readie.ledger import Ledger
@@ -26,7 +27,7 @@ class StoppedError(Exception):
 
 
 class RunningCall:
-    """One call that a thread runs. ``_sandbox``, ``_on_news`` and ``cancelled`` are guarded by ``_lock``."""
+    """One call that a thread runs. ``cancelled`` and what is private are guarded by ``_lock``."""
 
     def __init__(self, call_id: str) -> None:
         self.id = call_id
@@ -34,6 +35,7 @@ class RunningCall:
         self._lock = threading.Lock()
         self._sandbox: Sandbox | None = None
         self._on_news: Callable[[], None] | None = None
+        self._killed = False
 
     def runs_in(self, sandbox: Sandbox) -> None:
         """Make ``sandbox`` what is killed when the call is cancelled; ``StoppedError`` when it has been."""
@@ -53,12 +55,25 @@ class RunningCall:
             if self._on_news is not None:
                 self._on_news()
 
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The one it runs in, once it has one."""
+        with self._lock:
+            return self._sandbox
+
     def cancel(self) -> None:
         """Kill its sandbox, now and whenever it gets another."""
         with self._lock:
             self.cancelled = True
             if self._sandbox is not None:
+                self._killed = True
                 self._sandbox.kill()
+
+    def leave_sandbox(self) -> bool:
+        """Let its sandbox be, whatever comes; ``False``: it has been killed."""
+        with self._lock:
+            self._sandbox = None
+            return not self._killed
 
 
 class RunningCalls:
@@ -85,6 +100,12 @@ class RunningCalls:
         with self._lock:
             return [call.id for call in self._calls]
 
+    def sandboxes(self) -> dict[str, str]:
+        """Return the call that each busy sandbox serves, by the sandbox's id."""
+        with self._lock:
+            calls = list(self._calls)
+        return {sandbox.id: call.id for call in calls if (sandbox := call.sandbox) is not None}
+
     def cancel(self, call_id: str) -> None:
         """Stop a call, if it runs here."""
         for call in self._of_id(call_id):
@@ -102,14 +123,17 @@ class RunningCalls:
 
 
 class ControlChannel:
-    """Listens, in a thread of its own, for the calls to stop and for news of their readers.
+    """Listens, in a thread of its own, for the calls to stop, news of their readers, and the sessions that have ended.
 
     A word can be missed while the connection is broken, so every (re)subscription is followed by a look at the records.
     (Calls look for missed news of their readers by themselves.)
     """
 
-    def __init__(self, ledger: Ledger, incarnation: str, calls: RunningCalls) -> None:
+    def __init__(
+        self, ledger: Ledger, incarnation: str, calls: RunningCalls, session_ended: Callable[[str], None]
+    ) -> None:
         self._ledger = ledger
+        self._session_ended = session_ended
         self._channel = keys.worker_control(incarnation)
         self._calls = calls
         self._closed = threading.Event()
@@ -146,6 +170,8 @@ class ControlChannel:
     def _hear(self, word: str) -> None:
         if word.startswith(keys.NEWS):
             self._calls.news(word.removeprefix(keys.NEWS))
+        elif word.startswith(keys.SESSION_WORD):
+            self._session_ended(word.removeprefix(keys.SESSION_WORD))
         else:
             self._calls.cancel(word)
 
@@ -173,3 +199,10 @@ def terminate(state: Any, signal: str, task_id: str | list[str], **_: Any) -> di
     del signal
     answer: dict[str, str] = revoke(state, task_id, terminate=True)
     return answer
+
+
+@inspect_command(alias="dump_active")  # type: ignore[untyped-decorator]
+def active(state: Any, safe: bool = False, **_: Any) -> list[dict[str, Any]]:
+    """List the calls that run. Takes the place of Celery's own command, which does not know of those of sessions."""
+    tasks = [request.info(safe=safe) for request in state.tset(celerys_state.active_requests)]
+    return [*tasks, *state.app.tasks[keys.TASK_NAME].sessions.active()]

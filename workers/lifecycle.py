@@ -6,6 +6,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from celery import bootsteps
@@ -14,7 +15,9 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from readie.connection import connect
+from readie.heartbeat import beat
 from readie.ledger import Ledger
+from readie.ledger.sessions import SessionLedger
 from readie.ledger.streams import StreamLedger
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement, ReadyCounts
@@ -22,10 +25,13 @@ from readie.protocol.catalogue import Catalogue
 
 from .checkpoints import Served
 from .control import ControlChannel, RunningCalls
+from .draining import SessionDrain
+from .inspection import Inspection
 from .preflight import CannotStartError, check_machine
 from .runner import Runner
 from .sandbox.limits import limits_in_force
 from .serving import Serving
+from .sessions import Sessions
 from .settings import WorkerSettings
 
 _log = logging.getLogger(__name__)
@@ -46,8 +52,8 @@ def _log_to_stderr(loglevel: int = logging.INFO, **_: Any) -> None:
 class Lease:
     """This worker's entry in Redis. Renewed on Celery's event loop: a worker whose loop is stuck loses it.
 
-    ``ready`` tells how many ready sandboxes there are. What is announced is guarded by ``_lock``: the event loop renews
-    it, another thread changes it.
+    ``ready`` tells how many ready sandboxes there are; ``heartbeat_file`` is touched with every renewal. What is
+    announced is guarded by ``_lock``: the event loop renews it, another thread changes it.
     """
 
     def __init__(
@@ -56,10 +62,13 @@ class Lease:
         announcement: Announcement,
         catalogue: Catalogue | None,
         ready: Callable[[], ReadyCounts],
+        *,
         lease_seconds: int,
+        heartbeat_file: Path | None,
     ) -> None:
         self._ledger = ledger
         self._ready = ready
+        self._heartbeat_file = heartbeat_file
         self._lease_seconds = lease_seconds
         self._lock = threading.Lock()
         self._announcement = announcement
@@ -72,6 +81,7 @@ class Lease:
                 new = self._ledger.announce(self._announcement, self._lease_seconds, self._ready())
                 if new and self._catalogue is not None:
                     self._ledger.publish_catalogue(self._catalogue)
+                beat(self._heartbeat_file)
             except RedisError as error:
                 _log.warning("could not renew this worker's lease: %s", error)
 
@@ -168,12 +178,14 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
         incarnation = uuid.uuid4().hex
         calls = RunningCalls()
-        self._control = ControlChannel(Ledger(redis), incarnation, calls)
         task = worker.app.tasks[keys.TASK_NAME]
+        task.sessions = self._sessions = Sessions(SessionLedger(redis), settings.flavor, lambda: task.events)
+        self._control = ControlChannel(Ledger(redis), incarnation, calls, self._sessions.ended)
         task.runner = Runner(
             StreamLedger(redis),
             serving,
             calls,
+            self._sessions,
             worker=worker.hostname,
             keep_seconds=settings.result_seconds,
             max_result_bytes=settings.max_result_bytes,
@@ -186,6 +198,8 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             incarnation=incarnation,
             pid=os.getpid(),
             slots=settings.slots,
+            max_sessions=settings.max_sessions,
+            evicts_idle_sessions=settings.evict_idle_sessions,
             flavor=settings.flavor,
             gpu=settings.sandbox_gpu != "none",
             runsc_version=runsc.version,
@@ -194,29 +208,38 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             **_offer(serving.served),
         )
         task.ledger = Ledger(lease_redis)
+        task.inspection = self._inspection = Inspection(settings, serving, calls)
         self._lease = Lease(
             Ledger(lease_redis),
             announcement,
             serving.served.catalogue,
             lambda: serving.ready_counts,
-            settings.lease_seconds,
+            lease_seconds=settings.lease_seconds,
+            heartbeat_file=settings.heartbeat_file,
         )
         self._notices = ReadyNotices(Ledger(redis), announcement, lambda: serving.ready_counts)
+        self._session_drain = SessionDrain(self._sessions, self._drain, settings.session_drain_seconds)
         self._timer: Any = None
 
     def start(self, worker: Any) -> None:
         """Announce this worker."""
         worker_shutting_down.connect(self._drain)
+        self._session_drain.install()
         self._control.start()
         self._lease.renew()
         self._serving.watch(self._lease.offer, self._notices.changed)
         self._timer = worker.timer.call_repeatedly(self._settings.lease_renewal_seconds, self._lease.renew)
+
+    def info(self, _worker: Any) -> dict[str, str]:
+        """Return what `celery inspect stats` and Flower's page of this worker show besides Celery's own."""
+        return self._inspection.summary()
 
     def stop(self, _worker: Any) -> None:
         """Withdraw it and remove every sandbox; the running calls have ended by now."""
         if self._timer is not None:
             self._timer.cancel()
         self._notices.close()
+        self._sessions.close()
         self._lease.end()
         self._control.close()
         self._serving.close()

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import dataclasses
 import logging
 import time
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from readie.sizes import format_bytes
 
 from .control import RunningCall, RunningCalls, StoppedError
 from .executor.wire import FrameTooLargeError, WireError
+from .outcome import Outcome
 from .output import CallOutput, MovedOnError
 from .sandbox.cgroup import LimitError
 from .sandbox.connection import CallResult, ConnectionLostError
@@ -28,6 +30,7 @@ from .sandbox.sandbox import SandboxFailedError
 from .sandbox.starter import Started
 from .sandbox_death import failure_of_death, failure_of_limit
 from .serving import Serving, Stage
+from .sessions import OpenSession, Sessions
 
 _log = logging.getLogger(__name__)
 
@@ -60,9 +63,15 @@ class _Run:
 
     header: CallHeader
     stage: Stage
+    hold: contextlib.ExitStack
+    """Keeps the stage; a session that the call opens takes it over."""
     phases: _Phases
     call: RunningCall
     started: Started | None = None
+    session: OpenSession | None = None
+    sandbox_of_no_use: bool = False
+    """The call has ended so that no other can follow it there."""
+    ignored_globals: tuple[str, ...] = ()
     failure: Failure | None = None
     value: Buffer = b""
     printed_bytes: int = 0
@@ -76,6 +85,7 @@ class Runner:
         ledger: where calls are claimed and ended.
         serving: gives sandboxes and the images to restore in them.
         calls: where each call can be cancelled while it runs.
+        sessions: the sandboxes that stay from call to call.
         worker: this worker's name.
         keep_seconds: how long results stay.
         max_result_bytes: largest result.
@@ -87,6 +97,7 @@ class Runner:
         ledger: StreamLedger,
         serving: Serving,
         calls: RunningCalls,
+        sessions: Sessions,
         *,
         worker: str,
         keep_seconds: int,
@@ -96,29 +107,27 @@ class Runner:
         self._ledger = ledger
         self._serving = serving
         self._calls = calls
+        self._sessions = sessions
         self._worker = worker
         self._keep_seconds = keep_seconds
         self._max_result_bytes = max_result_bytes
         self._log_bytes = log_bytes
 
-    def run(self, header: CallHeader, payload: bytes | None) -> Failure | None:
-        """Run a call that was placed here and store its end.
-
-        Returns:
-            Why it failed, or ``None`` (also for a message that means nothing any more).
-        """
+    def run(self, header: CallHeader, payload: bytes | None) -> Outcome | None:
+        """Run a call that was placed here and store its end; ``None`` for a message that means nothing any more."""
         with self._calls.enter(header.id) as call:
             return self._run(header, payload, call)
 
-    def _run(self, header: CallHeader, payload: bytes | None, call: RunningCall) -> Failure | None:
+    def _run(self, header: CallHeader, payload: bytes | None, call: RunningCall) -> Outcome | None:
         claimed = None if header.placement is None else self._ledger.claim(header)
         if claimed is None:
             _log.info("call %s: a late or doubled message, dropped", header.id)
             return None
         claim, stored = claimed
         phases = _Phases()
-        with self._serving.use() as stage:
-            run = _Run(header, stage, phases, call)
+        with contextlib.ExitStack() as hold:
+            stage = hold.enter_context(self._serving.use())
+            run = _Run(header, stage, hold, phases, call)
             try:
                 self._execute(run, stored if header.payload_by_reference else payload)
             except Exception as error:
@@ -127,12 +136,23 @@ class Runner:
             if call.cancelled:
                 run.failure, run.value = Failure(code=ErrorCode.CANCELLED, message="the call was cancelled"), b""
             try:
+                self._leave_session(run)
                 if not self._retry(run, claim):
                     self._store(run, claim)
             finally:
-                if run.started is not None:
+                if run.started is not None and run.session is None:
                     stage.supply.discard(run.started)
-        return run.failure
+        return Outcome(run.failure, _start_of(run.started))
+
+    def _leave_session(self, run: _Run) -> None:
+        """Let the next call have the session, which the ledger gives it when this one has ended."""
+        if run.session is None:
+            return
+        # A word to cancel the call that comes from now on must not kill what is the next call's.
+        if run.call.leave_sandbox() and not run.sandbox_of_no_use:
+            self._sessions.give_back(run.session)
+        else:
+            self._sessions.lose(run.session, run.header.id, run.failure.code.value if run.failure else "cancelled")
 
     def _execute(self, run: _Run, payload: bytes | None) -> None:
         header = run.header
@@ -142,15 +162,24 @@ class Runner:
         try:
             started = self._start(run)
         except StoppedError:
-            return
+            started = None
         except SandboxFailedError as error:
             _log.error("call %s: no sandbox: %s\n%s", header.id, error.reason, error.log_tail)
             run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"no sandbox could be started: {error.reason}")
             return
+        if started is not None:
+            self._call(run, started, payload)
+
+    def _call(self, run: _Run, started: Started, payload: bytes) -> None:
+        header = run.header
         sandbox, connection, timeout = started.sandbox, started.connection, header.options.timeout_seconds
         output = CallOutput(self._ledger, header, run.call, keep_bytes=self._log_bytes)
+        run.sandbox_of_no_use = True
         try:
-            sandbox.limit(memory_bytes=header.options.memory_bytes, cpu=header.options.cpu)
+            if started.start != "warm":
+                sandbox.limit(memory_bytes=header.options.memory_bytes, cpu=header.options.cpu)
+            if not self._enter_session(run, started):
+                return
             result = connection.call(
                 header.id,
                 header.name,
@@ -158,6 +187,7 @@ class Runner:
                 timeout=timeout,
                 max_result_bytes=self._max_result_bytes,
                 listener=output,
+                session=run.session is not None,
             )
         except TimeoutError:
             sandbox.kill()
@@ -177,17 +207,46 @@ class Runner:
             run.failure = failure_of_limit(header.options.memory_bytes, error)
         else:
             self._take(run, result)
+            run.sandbox_of_no_use = False
             if output.stopped:
                 run.failure, run.value = _UNREAD, b""
         finally:
             run.printed_bytes = output.printed_bytes
             run.yielded = output.yielded_values if header.streams else None
             output.close()
-            connection.close()
+            if run.session is None or run.sandbox_of_no_use:
+                connection.close()
 
-    def _start(self, run: _Run) -> Started:
+    def _enter_session(self, run: _Run, started: Started) -> bool:
+        """Bind the sandbox to the session that the call opens; ``False``: the session has ended meanwhile."""
+        if run.header.session is None or run.session is not None:
+            return True
+        run.session = self._sessions.open(run.header, started, run.stage, run.hold)
+        if run.session is None:
+            message = f"session {run.header.session.id} ended before its sandbox was up"
+            run.failure = Failure(code=ErrorCode.SESSION_EXPIRED, message=message)
+            return False
+        self._sessions.serve(run.session, self.run)
+        return True
+
+    def _take_session(self, run: _Run) -> Started | None:
+        run.session = session = self._sessions.take(run.header)
+        if session is None:
+            self._sessions.not_here(run.header)
+            run.failure = Failure(code=ErrorCode.SESSION_LOST, message="the session was lost: its sandbox is gone")
+            return None
+        run.started = started = dataclasses.replace(session.started, start="warm", fallback=None)
+        run.call.runs_in(started.sandbox)
+        for phase in ("sandbox", "start", "connect"):
+            run.phases.end(phase)
+        return started
+
+    def _start(self, run: _Run) -> Started | None:
+        """Return the call's sandbox; ``None``: its session is not here any more."""
         placement = run.header.placement
         assert placement is not None
+        if placement.sandbox is not None:
+            return self._take_session(run)
         run.started = started = run.stage.supply.start(placement.checkpoint_id, run.call, run.phases.end)
         if started.fallback is not None:
             assert placement.checkpoint_id is not None
@@ -212,6 +271,7 @@ class Runner:
         run.phases["load"] -= sum(inside.values())
         run.phases.update(inside)
         run.value = result.value
+        run.ignored_globals = tuple(result.header.ignored_globals)
         if result.error is not None:
             error = result.error
             run.failure = Failure(
@@ -257,12 +317,16 @@ class Runner:
                 worker=self._worker,
                 start=started.start if started else None,
                 checkpoint_id=started.checkpoint_id if started else None,
-                pool=started.pool if started else None,
+                pool=started.pool if started and started.start != "warm" else None,
                 attempt=placement.attempt,
                 reason=placement.reason,
                 fallback=f"{placement.checkpoint_id}: {started.fallback.reason}"
                 if started and started.fallback
                 else None,
+                session_id=run.session.id if run.session else None,
+                sandbox=run.session.sandbox_id if run.session else None,
+                restarted=placement.restarted,
+                ignored_globals=run.ignored_globals,
                 predicted_seconds=placement.predicted_seconds,
                 output_bytes=run.printed_bytes,
                 yielded=run.yielded,
@@ -281,11 +345,10 @@ class Runner:
             )
             return
         _log.info(
-            "call %s: %s, %s start%s, %.0f ms in the worker",
+            "call %s: %s, start: %s, %.0f ms in the worker",
             header.id,
             envelope.state.value,
-            started.start if started else "no",
-            f" from {started.checkpoint_id}" if started and started.checkpoint_id else "",
+            _start_of(started),
             1000 * (ended.at - claim.started_at),
         )
 
@@ -295,6 +358,12 @@ def _too_large(error: FrameTooLargeError) -> str:
         f"the result is {format_bytes(error.size_bytes)} when pickled, above this worker's limit of "
         f"{format_bytes(error.limit_bytes)}; return less, or raise READIE_MAX_RESULT_BYTES there"
     )
+
+
+def _start_of(started: Started | None) -> str:
+    if started is None:
+        return "none"
+    return f"{started.start} from {started.checkpoint_id}" if started.checkpoint_id else started.start
 
 
 def _state(failure: Failure | None) -> Literal[CallState.DONE, CallState.FAILED, CallState.CANCELLED]:

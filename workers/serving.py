@@ -84,6 +84,11 @@ class Serving:
         return self._stage.served
 
     @property
+    def supply(self) -> SandboxSupply:
+        """Gives the sandboxes of new calls."""
+        return self._stage.supply
+
+    @property
     def ready_counts(self) -> dict[str | None, int]:
         """How many ready sandboxes there are by checkpoint, ``None`` for those that were started cold."""
         return self._stage.supply.ready_counts

@@ -18,6 +18,12 @@ class WorkerSettings(FlavorSettings):
 
     slots: int = Field(default_factory=lambda: 2 * (os.cpu_count() or 1), ge=1, le=1000)
     """Calls that run at once. Default: two for each core."""
+    max_sessions: int = Field(default=32, ge=0, le=10_000)
+    """Sessions that are kept at once. Each holds the memory that its first call reserved, whether it is idle or not."""
+    evict_idle_sessions: bool = False
+    """End the session that has been idle for longest where a call finds no room otherwise."""
+    session_drain_seconds: float = Field(default=5.0, ge=0)
+    """How long sessions stay open after a worker was told to stop."""
     created_sandboxes: int = Field(default=2, ge=0, le=1000)
     """Sandboxes made ahead; each fits any checkpoint and a cold start, and holds about 13 MB."""
     memory_bytes: int = Field(default_factory=lambda: machine_memory_bytes() * 9 // 10, ge=_LEAST_MEMORY_BYTES)
@@ -35,6 +41,8 @@ class WorkerSettings(FlavorSettings):
     lease_seconds: int = Field(default=10, ge=2)
     """A worker that has not renewed its entry for this long is lost."""
     lease_renewal_seconds: float = Field(default=2.0, gt=0)
+    heartbeat_file: Path | None = None
+    """A file that is touched whenever the worker's entry was renewed, for health checks. Default: none."""
     start_timeout_seconds: float = Field(default=30.0, gt=0)
     """Longest restore or start of a sandbox; a restore that takes longer becomes a cold start."""
     result_seconds: int = Field(default=3600, ge=1)

@@ -54,7 +54,18 @@ class _CarefulRedis(Redis):
 
 
 class Channel(kombu_redis.Channel):
-    """A channel of which every client is careful."""
+    """A channel of which every client is careful, and which keeps no copy of what it takes off the worker's own queue.
+
+    A copy is of no use, the ledger knows what was lost; it would cost two round trips for every call.
+    """
+
+    def basic_consume(self, queue: str, no_ack: bool, *args: Any, **options: Any) -> Any:
+        """Consume a queue."""
+        own = queue.encode().endswith(_OWN_QUEUE)
+        return super().basic_consume(queue, no_ack or own, *args, **options)  # type: ignore[no-untyped-call]
+
+    def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
+        """Acknowledge a message, of which there is no copy."""
 
     def _get_client(self) -> Callable[..., Redis]:
         return functools.partial(_CarefulRedis, bury=self._bury)

@@ -10,6 +10,7 @@ from .down import down
 from .explain import explain
 from .generation import app as generation
 from .run import run as run_function
+from .sessions import app as sessions
 from .status import status
 from .up import up
 
@@ -28,6 +29,7 @@ app.command(name="run")(run_function)
 app.command()(logs)
 app.command()(cancel)
 app.command()(dead_letters)
+app.add_typer(sessions)
 
 
 def run() -> None:

@@ -25,7 +25,7 @@ def status(
     from readie.stack.settings import load_settings
 
     settings = load_settings()
-    configured = "redis_url" in settings.model_fields_set
+    configured = bool({"redis_url", "redis_url_file"} & settings.model_fields_set)
     overview = look(settings.home.absolute(), settings.redis_url, redis_configured=configured)
     if as_json:
         typer.echo(overview.model_dump_json(indent=2))

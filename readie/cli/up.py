@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def up(
+    *,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Return as soon as everything runs.")] = False,
     workers: Annotated[int, typer.Option(min=0, max=1000, help="Number of workers.")] = 1,
     slots: Annotated[
@@ -30,6 +31,8 @@ def up(
     redis_port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port of Redis, on loopback.", show_default="a free one")
     ] = None,
+    flower: Annotated[bool, typer.Option("--flower", help="Run Flower too, behind a password.")] = False,
+    flower_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Flower, on loopback.")] = 5555,
 ) -> None:
     """Run Redis, a router and workers on this machine.
 
@@ -42,7 +45,13 @@ def up(
     from readie.stack.launch import Launch
     from readie.stack.settings import StackOptions, load_settings
 
-    options = StackOptions.from_settings(load_settings(), workers=workers, slots=slots, redis_port=redis_port)
+    options = StackOptions.from_settings(
+        load_settings(),
+        workers=workers,
+        slots=slots,
+        redis_port=redis_port,
+        flower_port=flower_port if flower else None,
+    )
     launch = Launch(options)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: launch.stop())
@@ -59,7 +68,8 @@ def _follow(launch: "Launch", options: "StackOptions", *, detach: bool) -> int:
     was_running = False
     # The bar is for people: a log of this command's output has the lines alone.
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("Starting redis, router, workers", total=2 + options.workers)
+        parts = 2 + options.workers + (options.flower_port is not None)
+        bar = progress.add_task("Starting redis, router, workers", total=parts)
         for event in launch.events():
             match event.kind:
                 case "ready":
@@ -99,6 +109,7 @@ def _line(event: "Event") -> str:
 
 def _say_what_runs(options: "StackOptions", *, detached: bool) -> None:
     from readie.home import default_home
+    from readie.stack.programs import flower_password_file
     from readie.stack.state import read_state
 
     state = read_state(options.home)
@@ -114,6 +125,9 @@ def _say_what_runs(options: "StackOptions", *, detached: bool) -> None:
         else f"  Use it    with READIE_HOME={options.home} in the client's environment",
         f"  Stop it   {'readie down' if detached else 'Ctrl-C, or readie down from elsewhere'}",
     ]
+    if state is not None and state.flower_url is not None:
+        password = flower_password_file(options.home)
+        lines.insert(2, f"  Flower    {state.flower_url}  user readie, password in {password}")
     configured = os.environ.get("READIE_REDIS_URL", "")
     if configured not in {"", url}:
         lines.append("  Note      READIE_REDIS_URL is set here: clients in this shell use that Redis, not this stack")

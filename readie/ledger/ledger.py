@@ -30,8 +30,12 @@ _PART_BYTES: Final = 8 << 20
 """Larger values are written and read in parts, so that neither Redis nor a process holds them several times."""
 AVOID_SECONDS: Final = 60
 """How long a worker is not asked for a checkpoint that it failed to restore."""
+ENDED_SESSION_SECONDS: Final = 3600
+"""How long it is kept that, and why, a session has ended."""
 CATALOGUE_SECONDS: Final = 3600
 """A catalogue that no worker has announced for an hour goes."""
+_COMMON: Final = ("capacity.lua", "session.lua", "end_call.lua", "end_session.lua", "news.lua")
+"""What stands before every script, in this order."""
 _KNOWN_TO_SCRIPTS: Final = {
     "WAITING": keys.WAITING,
     "WAITING_GROUP": keys.waiting_group(""),
@@ -46,6 +50,20 @@ _KNOWN_TO_SCRIPTS: Final = {
     "OUTPUT": keys.output(""),
     "VALUES": keys.values(""),
     "NEWS": keys.NEWS,
+    "CALL": keys.call(""),
+    "RESULT": keys.result(""),
+    "PAYLOAD": keys.payload(""),
+    "PENDING": keys.PENDING,
+    "SESSIONS": keys.SESSIONS,
+    "SESSION": keys.session(""),
+    "SESSION_CALLS": keys.session_calls(""),
+    "SESSION_MEMORY": keys.session_memory(""),
+    "EVICTED_SECONDS": str(ENDED_SESSION_SECONDS),
+    "SESSION_WORD": keys.SESSION_WORD,
+    "WORKER_SESSIONS": keys.worker_sessions(""),
+    "WORKER_IDLE_SESSIONS": keys.worker_idle_sessions(""),
+    "WORKER_SESSION_CALLS": keys.worker_session_calls(""),
+    "SESSION_QUEUE": keys.session_queue(""),
     "WORKER_CALLS": keys.worker_calls(""),
     "WORKER_MEMORY": keys.worker_memory(""),
     "TOTAL": keys.TOTAL,
@@ -129,9 +147,7 @@ class Ledger:
         self.redis = redis
         scripts = files(__package__) / "scripts"
         names = "".join(f"local {name} = '{value}'\n" for name, value in _KNOWN_TO_SCRIPTS.items())
-        common = names + "".join(
-            (scripts / "common" / name).read_text() for name in ("capacity.lua", "end_call.lua", "news.lua")
-        )
+        common = names + "".join((scripts / "common" / name).read_text() for name in _COMMON)
         self._scripts: dict[str, Script] = {
             path.name.removesuffix(".lua"): redis.register_script(common + path.read_text())
             for path in scripts.iterdir()
@@ -338,6 +354,8 @@ class Ledger:
                         for size in (announcement.memory_bytes, announcement.call_memory_bytes)
                     ),
                     encode_ready(ready),
+                    announcement.max_sessions,
+                    int(announcement.evicts_idle_sessions),
                 ],
             )
         )
@@ -379,7 +397,10 @@ class Ledger:
 
     def held_calls(self, worker: str) -> list[str]:
         """Return the ids of the calls a worker holds."""
-        return [member.decode() for member in cast("list[bytes]", self.redis.zrange(keys.worker_calls(worker), 0, -1))]
+        with self.redis.pipeline(transaction=False) as pipe:
+            for held in (keys.worker_calls(worker), keys.worker_session_calls(worker)):
+                pipe.zrange(held, 0, -1)
+            return [member.decode() for members in pipe.execute() for member in members]
 
 
 def _dead_letter(text: bytes) -> DeadLetter:

@@ -4,8 +4,9 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from readie.protocol.envelope import CallState, Envelope
+from readie.protocol.envelope import CallState, Envelope, Failure
 
+_ENDED_AT = ',"ended_at":'
 _STATUS = {
     CallState.DONE: "SUCCESS",
     CallState.FAILED: "FAILURE",
@@ -43,7 +44,17 @@ def encode_result(envelope: Envelope) -> tuple[str, str]:
             "readie": content,
         }
     text = json.dumps(meta, separators=(",", ":"))
-    return text[:-1] + ',"ended_at":', "}"
+    return text[:-1] + _ENDED_AT, "}"
+
+
+def encode_template(failure: Failure) -> tuple[str, str]:
+    """Return the result of any call that fails alike, before and after the end time.
+
+    ``@call@`` stands for the call's id and ``@submitted@`` for when it was submitted (a number): only the ledger's
+    script knows them.
+    """
+    before, after = encode_result(Envelope(id="@call@", state=CallState.FAILED, failure=failure))
+    return before.removesuffix(_ENDED_AT) + ',"submitted_at":@submitted@' + _ENDED_AT, after
 
 
 def decode_result(text: bytes) -> Envelope:
@@ -58,4 +69,5 @@ def decode_result(text: bytes) -> Envelope:
     content = meta.get("readie", meta.get("result"))
     if not isinstance(content, dict):
         raise ValueError("a stored result has no envelope")
-    return Envelope.model_validate({**content, "ended_at": meta.get("ended_at", 0.0)})
+    times = {name: meta[name] for name in ("submitted_at", "ended_at") if name in meta}
+    return Envelope.model_validate({**content, **times})

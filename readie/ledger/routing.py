@@ -72,6 +72,9 @@ class Seen(NamedTuple):
     """Sandboxes that wait for a call by checkpoint, as JSON."""
     avoided: list[bytes]
     """Checkpoints that it failed to restore."""
+    sessions: int
+    """Sessions that it keeps or is to open. Those that end when a call needs their room are left out, as their memory
+    is."""
 
 
 class Look(NamedTuple):
@@ -143,8 +146,8 @@ class RoutingLedger(Ledger):
         return Look(
             capacity.decode(),
             {
-                name: Seen(announcement, busy, int(reserved), ready, avoided)
-                for name, announcement, busy, reserved, ready, avoided in workers
+                name: Seen(announcement, busy, int(reserved), ready, avoided, sessions)
+                for name, announcement, busy, reserved, ready, avoided, sessions in workers
             },
         )
 
@@ -169,7 +172,8 @@ class RoutingLedger(Ledger):
                 keys.worker_queue(worker),
                 keys.router_taken(router),
             ]
-            args = [header.id, placement.attempt, placement.incarnation, worker, message, taken, memory or ""]
+            session = header.session.id if header.session else ""
+            args = [header.id, placement.attempt, placement.incarnation, worker, message, taken, memory or "", session]
             runs.append((script_keys, args))
         return [_placed(reply) for reply in self._run_all("place", runs)]
 
@@ -300,8 +304,12 @@ class RoutingLedger(Ledger):
         with self.redis.pipeline(transaction=False) as pipe:
             for worker in workers:
                 pipe.zrangebyscore(keys.worker_calls(worker), "-inf", before)
+                pipe.zrangebyscore(keys.worker_session_calls(worker), "-inf", before)
             replies = pipe.execute()
-        return {worker: [item.decode() for item in reply] for worker, reply in zip(workers, replies, strict=True)}
+        return {
+            worker: [item.decode() for item in [*reply, *of_sessions]]
+            for worker, reply, of_sessions in zip(workers, replies[::2], replies[1::2], strict=True)
+        }
 
     def readmit(self, since: str, lost_after_seconds: int, most: int) -> tuple[str, list[str]]:
         """Send messages of queued calls again that are nowhere.

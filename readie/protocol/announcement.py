@@ -18,6 +18,10 @@ class Announcement(Message):
     """Changes with every process start."""
     pid: int
     slots: int = Field(ge=1)
+    max_sessions: int = Field(default=1000, ge=0)
+    """Sessions it keeps at once."""
+    evicts_idle_sessions: bool = False
+    """Whether a session that is idle ends when a call needs its room."""
     draining: bool = False
     """Finishes what it has and takes nothing new."""
     flavor: str

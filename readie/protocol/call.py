@@ -76,6 +76,24 @@ class CallOptions(Message):
     disable_optimized_execution: bool = False
 
 
+class SessionUse(Message):
+    """What a call says of the session that it belongs to."""
+
+    id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    idle_ttl_seconds: float = Field(gt=0, allow_inf_nan=False)
+    """For whoever opens it."""
+    may_open: bool = True
+    """Whether the call opens the session if there is none."""
+    restart_on_loss: bool = False
+    """Whether the call opens it again if it was lost."""
+    sandbox: str = ""
+    """The sandbox that the caller knows the session by; a session in another one is not the caller's."""
+    checkpoint_id: str | None = None
+    """The checkpoint that the call itself asks for. In the options is the one to open the session with."""
+    disable_optimized_execution: bool = False
+    """Likewise."""
+
+
 class Placement(Message):
     """A router's decision, written into the header before it is republished to a worker's queue."""
 
@@ -89,6 +107,10 @@ class Placement(Message):
     predicted_seconds: float | None = None
     """Predicted time until the function's first line; ``None`` without a catalogue."""
     route_seconds: float = 0.0
+    sandbox: str | None = None
+    """The sandbox of the call's session; ``None`` starts one."""
+    restarted: str | None = None
+    """Why the session that the call opens was lost before."""
 
 
 class CallHeader(Message):
@@ -102,6 +124,7 @@ class CallHeader(Message):
     """The client's Python, ``major.minor``: pickled code runs on the same minor only."""
     hints: ImportHints = ImportHints()
     options: CallOptions = CallOptions()
+    session: SessionUse | None = None
     payload_bytes: int = Field(ge=0)
     payload_by_reference: bool
     """Whether the payload is the Redis value ``keys.payload(id)`` instead of the message's body."""

@@ -20,6 +20,8 @@ class ErrorCode(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
+    SESSION_EXPIRED = "session_expired"
+    SESSION_LOST = "session_lost"
     WORKER_LOST = "worker_lost"
     SANDBOX_DIED = "sandbox_died"
     MEMORY_LIMIT = "memory_limit"

@@ -83,6 +83,13 @@ class Report(Message):
     """Why the router chose this start."""
     fallback: str | None = None
     """Why the worker could not follow the router's choice and started cold."""
+    session_id: str | None = None
+    sandbox: str | None = None
+    """The session's."""
+    restarted: str | None = None
+    """Why the session had been lost that this call opened again."""
+    ignored_globals: tuple[str, ...] = ()
+    """Globals that came with the function and that the session had already, with another value."""
     predicted_seconds: float | None = None
     output_bytes: int | None = None
     """What the attempt printed; ``None`` when that is not known, because its worker did not end it."""

@@ -30,6 +30,9 @@ CAPACITY: Final = PREFIX + "capacity"
 """Counter of the events that may let a waiting call run: a call ended, a worker came. One key, never removed."""
 DEAD_LETTERS: Final = PREFIX + "dead-letters"
 """List of unreadable messages with the reason, newest first, cut to a fixed length."""
+SESSIONS: Final = PREFIX + "sessions"
+"""Sorted set: ids of the sessions that have not ended, by the time of their first call (Redis clock, seconds). A
+session's end removes the member."""
 WORKERS: Final = PREFIX + "workers"
 """Sorted set: worker name by the time its lease ends (Redis clock, seconds). Recovery removes the member."""
 ROUTERS: Final = PREFIX + "routers"
@@ -37,6 +40,8 @@ ROUTERS: Final = PREFIX + "routers"
 
 TOTAL: Final = "="
 """A field of a hash that is by call id otherwise; no id has this character."""
+SESSION_WORD: Final = "session:"
+"""Comes before a sandbox's id on a worker's control channel: its session has ended."""
 WAKE: Final = "wake"
 """The one item on the submit queue that is not a message: it asks a router to look at the waiting calls."""
 
@@ -104,6 +109,45 @@ def worker_calls(name: str) -> str:
 def worker_memory(name: str) -> str:
     """Hash: a worker's reserved memory in bytes, by call id, and the sum as :data:`TOTAL`. Its last call removes it."""
     return f"{PREFIX}worker-memory:{name}"
+
+
+def session(session_id: str) -> str:
+    """Hash: the record of one session. Has no expiry while the session lives: its owner, or recovery when that is lost,
+    ends it; it expires some time after that."""
+    return f"{PREFIX}session:{session_id}"
+
+
+def session_calls(session_id: str) -> str:
+    """List: ids of the calls that wait for their turn in a session. Their turn or their end removes them."""
+    return f"{PREFIX}session-calls:{session_id}"
+
+
+def session_queue(sandbox: str) -> str:
+    """List: the message of the call that a session's sandbox is to run, or the empty one that says that the session has
+    ended. The session's end removes it, and lets that one expire."""
+    return f"{PREFIX}session-queue:{sandbox}"
+
+
+def worker_sessions(name: str) -> str:
+    """Set: ids of the sessions whose sandbox is, or is to be, on a worker. The session's end removes the member."""
+    return f"{PREFIX}worker-sessions:{name}"
+
+
+def worker_idle_sessions(name: str) -> str:
+    """Sorted set: those of :func:`worker_sessions` that are idle, by last use. A call or the session's end removes the
+    member."""
+    return f"{PREFIX}worker-idle-sessions:{name}"
+
+
+def worker_session_calls(name: str) -> str:
+    """Sorted set: ids of the calls that a worker holds for its sessions, by placement time. They take no slots. The
+    call's end removes the member."""
+    return f"{PREFIX}worker-session-calls:{name}"
+
+
+def session_memory(session_id: str) -> str:
+    """Field of :func:`worker_memory` for a session; no call's id has this character."""
+    return f"={session_id}"
 
 
 def worker_avoided(name: str) -> str:

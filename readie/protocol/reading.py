@@ -112,6 +112,12 @@ def read(item: bytes) -> tuple[Any, CallHeader | ExplainRequest]:
         raise UnreadableError(f"not a Celery message: {error!r}", call_id) from error
 
 
+def read_argument(raw: dict[str, Any]) -> str | None:
+    """Return the task's one argument of a call that :func:`read` has read."""
+    argument: str | None = json.loads(base64.b64decode(raw["body"]))[0][0]
+    return argument
+
+
 def _read_question(raw: dict[str, Any]) -> ExplainRequest:
     try:
         return ExplainRequest.model_validate(raw)

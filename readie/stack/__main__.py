@@ -10,7 +10,7 @@ from readie.connection import connect
 
 from .control import Control, Event
 from .processes import identify, wait_gone
-from .programs import find_redis_server, free_port, programs, redis_url
+from .programs import find_redis_server, flower_url, free_port, make_flower_password, programs, redis_url
 from .readiness import Readiness
 from .settings import StackOptions
 from .state import StackError, StackState, living, owning, read_state, write_state
@@ -58,11 +58,15 @@ def _supervise(options: StackOptions, control: Control) -> int:
     (options.home / "redis").mkdir(mode=0o700, exist_ok=True)
     own = identify(os.getpid())
     assert own is not None
-    state = StackState(redis_url=redis_url(port), run=options.run, supervisor=own)
+    flower = None if options.flower_port is None else flower_url(options.flower_port)
+    if flower is not None:
+        make_flower_password(options.home)
+    state = StackState(redis_url=redis_url(port), run=options.run, flower_url=flower, supervisor=own)
     # A disk that can't be written ends the start here, before anything runs.
     write_state(options.home, state)
     redis = connect(state.redis_url, name="readie-supervisor", timeout_seconds=_PROBE_TIMEOUT_SECONDS, retries=0)
-    return Supervisor(options.home, state, programs(options, redis_server, port), Readiness(redis), control).run()
+    readiness = Readiness(redis, flower)
+    return Supervisor(options.home, state, programs(options, redis_server, port), readiness, control).run()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import secrets
 import shutil
 import socket
 import subprocess
@@ -89,6 +90,26 @@ def redis_url(port: int) -> str:
     return f"redis://127.0.0.1:{port}/0"
 
 
+def flower_url(port: int) -> str:
+    """Return the URL of the stack's Flower."""
+    return f"http://127.0.0.1:{port}"
+
+
+def flower_password_file(home: Path) -> Path:
+    """Return the file with the password of Flower's user ``readie``."""
+    return home / "flower-password"
+
+
+def make_flower_password(home: Path) -> None:
+    """Write a new password, unless there is one."""
+    file = flower_password_file(home)
+    if not file.exists():
+        draft = file.with_name(f".{file.name}")
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(18))
+        draft.rename(file)
+
+
 def programs(options: StackOptions, redis_server: Path, port: int) -> list[Program]:
     """Return the parts of a stack in the order of their start."""
     environment = os.environ | {
@@ -116,4 +137,10 @@ def programs(options: StackOptions, redis_server: Path, port: int) -> list[Progr
         Program("redis", "redis", redis_command, environment),
         Program("router", "router", (*python, "router"), environment),
         *(Program(name, "worker", (*python, "workers", "--name", name, *slots), environment) for name in workers),
+        *([] if options.flower_port is None else [_flower(options, options.flower_port, python, environment)]),
     ]
+
+
+def _flower(options: StackOptions, port: int, python: tuple[str, ...], environment: Mapping[str, str]) -> Program:
+    password = {"READIE_FLOWER_PASSWORD_FILE": str(flower_password_file(options.home))}
+    return Program("flower", "flower", (*python, "workers.flower", f"--port={port}"), {**environment, **password})

@@ -1,8 +1,10 @@
-"""Whether a part that was started does its work yet. Redis is the witness for all of them."""
+"""Whether a part that was started does its work yet. Redis is the witness for all but Flower."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import cast
+from http.client import HTTPException
+from typing import Final, cast
+from urllib.request import urlopen
 
 from pydantic import ValidationError
 from redis import Redis
@@ -12,6 +14,8 @@ from readie.protocol import keys
 from readie.protocol.announcement import Announcement
 
 from .programs import Program
+
+_FLOWER_SECONDS: Final = 0.5
 
 ReadyTest = Callable[[int], bool]
 """Takes the pid of the started process."""
@@ -45,10 +49,12 @@ class Readiness:
 
     Args:
         redis: connection to the stack's Redis; its answers must not be long in coming.
+        flower_url: where Flower listens, if it is a part.
     """
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, flower_url: str | None) -> None:
         self._redis = redis
+        self._flower_url = flower_url
 
     def test_for(self, program: Program) -> ReadyTest:
         """Return the test for a start of ``program``; ask for it before the start."""
@@ -56,11 +62,20 @@ class Readiness:
             return self._redis_answers
         if program.role == "worker":
             return self._worker_announced
+        if program.role == "flower":
+            return self._flower_answers
         before: set[str] = set()
         # A killed router's lease outlives it for a while and says nothing about the next one.
         with suppress(RedisError):
             before = set(live_routers(self._redis))
         return lambda _: self._router_came(before)
+
+    def _flower_answers(self, _pid: int) -> bool:
+        try:
+            with urlopen(f"{self._flower_url}/healthcheck", timeout=_FLOWER_SECONDS) as answer:  # noqa: S310 - http
+                return bool(answer.status == 200)
+        except (OSError, HTTPException):
+            return False
 
     def _redis_answers(self, pid: int) -> bool:
         try:

@@ -51,9 +51,19 @@ class StackOptions(BaseModel):
     """Of each worker; ``None`` leaves it to the worker."""
     redis_port: int | None = Field(default=None, ge=1, le=65535)
     """``None``: one that is free."""
+    flower_port: int | None = Field(default=None, ge=1, le=65535)
+    """``None``: without Flower."""
 
     @classmethod
-    def from_settings(cls, settings: StackSettings, *, workers: int, slots: int | None, redis_port: int | None) -> Self:
+    def from_settings(
+        cls,
+        settings: StackSettings,
+        *,
+        workers: int,
+        slots: int | None,
+        redis_port: int | None,
+        flower_port: int | None,
+    ) -> Self:
         """Put settings and a command's options together."""
         home = settings.home.absolute()
         # Workers of two stacks have the same names and would meet in one folder; the same home finds its own again.
@@ -66,4 +76,5 @@ class StackOptions(BaseModel):
             workers=workers,
             slots=slots,
             redis_port=redis_port,
+            flower_port=flower_port,
         )

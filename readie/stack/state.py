@@ -19,7 +19,7 @@ from .processes import Process, is_alive
 STATE_VERSION: Final = 1
 _LOCK_FILE: Final = "lock"
 
-Role = Literal["redis", "router", "worker"]
+Role = Literal["redis", "router", "worker", "flower"]
 
 
 class StackError(ReadieError):
@@ -52,6 +52,8 @@ class StackState(BaseModel):
     redis_url: str
     run: Path
     """Below it lie the workers' sandboxes."""
+    flower_url: str | None = None
+    """``None``: without Flower."""
     supervisor: Process
     parts: dict[str, Part] = {}
 

@@ -14,7 +14,12 @@ from typing import Final
 from .processes import Process, all_processes, arguments, is_alive, send, wait_gone
 from .state import Role, StackError, StackState, living, owning, read_state, remove_state
 
-STOP_ORDER: Final[tuple[tuple[Role, float], ...]] = (("worker", 30.0), ("router", 10.0), ("redis", 20.0))
+STOP_ORDER: Final[tuple[tuple[Role, float], ...]] = (
+    ("flower", 10.0),
+    ("worker", 30.0),
+    ("router", 10.0),
+    ("redis", 20.0),
+)
 """Each role and the seconds it has to stop by itself.
 
 Workers finish their running calls; Redis is the last, it keeps the results.

@@ -20,13 +20,13 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 def test_golden_frames(ends: tuple[socket.socket, socket.socket]) -> None:
     """These bytes are what executors in existing checkpoints send and read: a change needs a new wire version."""
     left, right = ends
-    assert wire.WIRE_VERSION == 2
+    assert wire.WIRE_VERSION == 3
 
-    hello = {"wire": 2, "python": "3.11.7", "start": "restored", "imported": ["numpy"], "repair_seconds": 0.25}
+    hello = {"wire": 3, "python": "3.11.7", "start": "restored", "imported": ["numpy"], "repair_seconds": 0.25}
     wire.send_json(left, Kind.HELLO, hello)
     assert right.recv(1000) == (
         b"\x00\x00\x00\x5a\x10"
-        b'{"wire":2,"python":"3.11.7","start":"restored","imported":["numpy"],"repair_seconds":0.25}'
+        b'{"wire":3,"python":"3.11.7","start":"restored","imported":["numpy"],"repair_seconds":0.25}'
     )
 
     wire.send_json(left, Kind.CALL, {"id": "c1", "name": "mean"})

@@ -109,7 +109,7 @@ def test_only_a_live_fitting_worker_with_a_free_slot_is_chosen(call: CallHeader,
             assert decision.checkpoint_id == call.options.checkpoint_id
     elif isinstance(decision, Nobody) and call.options.checkpoint_id is None:
         assert not any(
-            state.has_room(call.options.memory_bytes)
+            state.has_room(Needs.of(call))
             and state.announcement.python == call.python
             and state.announcement.flavor == call.options.flavor
             for state in fleet
@@ -221,7 +221,7 @@ def test_no_worker_with_room_would_start_the_call_sooner(call: CallHeader, fleet
         for state in fleet
         if state.announcement.flavor == options.flavor
         and state.announcement.python == call.python
-        and state.has_room(options.memory_bytes)
+        and state.has_room(Needs.of(call))
     )
     chosen = float("inf") if decision.predicted_seconds is None else decision.predicted_seconds
     assert chosen == pytest.approx(best, abs=1e-8)

@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 from router_cluster import Client, Worker, eventually, header, message
 
-from readie.ledger.routing import RoutingLedger
+from readie.ledger.sessions import SessionLedger
 from readie.protocol import keys
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import CallState
@@ -19,7 +19,7 @@ LONG_AGO = 1_000_000_000.0
 
 @pytest.fixture
 def recovery(redis: Redis) -> Recovery:
-    return Recovery(RoutingLedger(redis), keep_seconds=60)
+    return Recovery(SessionLedger(redis), keep_seconds=60)
 
 
 def queued(redis: Redis) -> list[bytes]:
@@ -121,7 +121,7 @@ def test_a_worker_that_restarts_while_it_is_looked_at_keeps_its_new_calls(
     worker.give(header("old"))
     worker.receive()
 
-    class RestartsMeanwhile(RoutingLedger):
+    class RestartsMeanwhile(SessionLedger):
         """Its worker restarts, and begins a call, just after the workers were listed."""
 
         def incarnations(self, workers: Sequence[str] | None = None) -> dict[str, str | None]:
@@ -174,7 +174,7 @@ def test_many_recoveries_at_once_take_each_call_back_once(client: Client, new_wo
     for number in range(200):
         worker.give(header(f"queued{number}"))
     worker.vanish()
-    sweeps = [threading.Thread(target=Recovery(RoutingLedger(redis), keep_seconds=60).sweep_workers) for _ in range(4)]
+    sweeps = [threading.Thread(target=Recovery(SessionLedger(redis), keep_seconds=60).sweep_workers) for _ in range(4)]
     for sweep in sweeps:
         sweep.start()
     for sweep in sweeps:
@@ -270,7 +270,7 @@ def test_every_lost_message_is_found_however_many_calls_there_are(
 
 
 def test_a_dead_routers_messages_go_back_where_they_were(client: Client, recovery: Recovery, redis: Redis) -> None:
-    ledger = RoutingLedger(redis)
+    ledger = SessionLedger(redis)
     calls = [message(header(client.submit(header(f"c{number}")))).encode() for number in range(5)]
     ledger.renew_router("dead", 1)
     assert ledger.take("dead", 3) == calls[:3]
@@ -283,7 +283,7 @@ def test_a_dead_routers_messages_go_back_where_they_were(client: Client, recover
 
 
 def test_a_living_router_keeps_what_it_has_taken(client: Client, recovery: Recovery, redis: Redis) -> None:
-    ledger = RoutingLedger(redis)
+    ledger = SessionLedger(redis)
     client.submit(header("c"))
     ledger.renew_router("alive", 1000)
     ledger.take("alive", 10)

@@ -67,6 +67,11 @@ def test_a_function_that_raises_runs_again_as_often_as_allowed() -> None:
     assert call.report().attempt == 1
 
 
+def test_retries_are_refused_in_a_session() -> None:
+    with readie.session(), pytest.raises(readie.InvalidRequestError, match="retries can't be used in a session"):
+        fails_until.options(retries=2)(0, 0)
+
+
 def test_a_dead_sandbox_is_tried_again() -> None:
     @remote(retries=1)
     def leave() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from readie import hooks
 from workers.executor import address_space, calls, control, imports, layout, stdio, wire
 from workers.executor.repair import Repair
+from workers.executor.session import SessionGlobals
 from workers.executor.values import Values
 from workers.executor.wire import Kind
 
@@ -65,6 +66,7 @@ def _get_ready(control_dir: Path) -> tuple[socket.socket, dict[str, object]]:
 
 def _serve(connection: socket.socket) -> None:
     own_pid = os.getpid()
+    session: SessionGlobals | None = None
     while True:
         try:
             call = _next_call(connection)
@@ -74,13 +76,20 @@ def _serve(connection: socket.socket) -> None:
         if isinstance(more_bytes := call.get("address_space_bytes"), int):
             address_space.bound(more_bytes)
         credit = call.get("credit")
-        ended = calls.run(frame.payload, Values(connection, credit) if isinstance(credit, dict) else None)
+        if call.get("session") and session is None:
+            session = SessionGlobals()
+        ended = calls.run(
+            frame.payload,
+            Values(connection, credit) if isinstance(credit, dict) else None,
+            session.load if session else None,
+        )
         if os.getpid() != own_pid:
             # A function that forks and returns in its child as well must not answer twice.
             os._exit(0)
         stdio.flush()
-        wire.send_json(connection, Kind.RESULT, ended.result)
-        wire.send_frame(connection, Kind.VALUE, ended.value)
+        ignored = session.take_ignored() if session else []
+        result = {**ended.result, "ignored_globals": ignored}
+        wire.send_json_and_frame(connection, (Kind.RESULT, result), (Kind.VALUE, ended.value))
         # Nothing of a call is kept while waiting for the next one.
         del frame, ended
 

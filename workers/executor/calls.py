@@ -7,7 +7,7 @@ import json
 import pickle
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
@@ -43,10 +43,10 @@ class _UnpicklableYieldError(Exception):
     """What a generator yielded can't be pickled; the cause says why."""
 
 
-def run(container: bytearray, values: Values | None = None) -> Ended:
+def run(container: bytearray, values: Values | None = None, load: Callable[[Pickled], Any] | None = None) -> Ended:
     """Unpickle the call in ``container``, run it and pickle its value or exception; never raises.
 
-    ``values`` gets what a generator yields, where that is wanted.
+    ``values`` gets what a generator yields, where that is wanted. ``load`` unpickles; a session has one of its own.
 
     ``BaseException`` of the function, ``SystemExit`` included, is an outcome. Seconds of the three phases are
     measured here, so the work of pickling is not mistaken for the function's own.
@@ -60,13 +60,19 @@ def run(container: bytearray, values: Values | None = None) -> Ended:
         return _failed("deserialization", error, clock)
     with context.environment(goes_with_it.environment):
         context.take_modules(goes_with_it.modules)
-        return _run((function, arguments), goes_with_it, values, clock)
+        return _run((function, arguments), goes_with_it, values, load or _load, clock)
 
 
-def _run(pickles: Sequence[Pickled], goes_with_it: Context, values: Values | None, clock: _PhaseClock) -> Ended:
+def _run(
+    pickles: Sequence[Pickled],
+    goes_with_it: Context,
+    values: Values | None,
+    load: Callable[[Pickled], Any],
+    clock: _PhaseClock,
+) -> Ended:
     try:
         try:
-            function, (arguments, keywords) = map(_load, pickles)
+            function, (arguments, keywords) = map(load, pickles)
         finally:
             clock.end_phase("load_seconds")
     except BaseException as error:  # unpickling runs imports, which may raise anything

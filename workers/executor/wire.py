@@ -4,13 +4,14 @@ A frame is a ``>IB`` header (payload length, kind) and its payload. Kinds below 
 from it. JSON payloads are objects in which an unknown key is ignored, so a field can be added without a new version::
 
     executor → worker   HELLO   {"wire", "python", "start", "imported", "repair_seconds"}       once, first
-    worker → executor   CALL    {"id", "name", "address_space_bytes" where it is to be bounded,
+    worker → executor   CALL    {"id", "name", "session", "address_space_bytes" where it is to be bounded,
                                  "credit" where its values are wanted while it runs}            then PAYLOAD
     worker → executor   PAYLOAD container of [function, (args, kwargs), what goes with them: readie.protocol.context]
     worker → executor   CREDIT  {"values", "bytes", "stop"}  how many values the call may have sent, in all, before the
                                 next (and how many bytes), or that no more are wanted; may be late: to be ignored then
     executor → worker   YIELD   container of [value], as often as there is credit, before RESULT
-    executor → worker   RESULT  {"outcome", "load_seconds", "execute_seconds", "dump_seconds", "error"}  then VALUE
+    executor → worker   RESULT  {"outcome", "load_seconds", "execute_seconds", "dump_seconds", "error",
+                                 "ignored_globals"}                                              then VALUE
     executor → worker   VALUE   container of [value or exception, package versions]; empty when it can not be pickled
 """
 
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 
 from readie.protocol.payload import Buffer, total_size
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 
 MAX_FRAME_BYTES = 2**32 - 1
 MAX_JSON_BYTES = 4 << 20
@@ -91,10 +92,30 @@ def send_frame(
     ``deadline`` is a ``time.monotonic()`` value; ``TimeoutError`` when it passes, and the connection is then of no
     more use. ``OSError`` when the other side is gone, ``FrameTooLargeError`` before anything was sent.
     """
+    _send_all(connection, _frame(kind, pieces), deadline)
+
+
+def send_json_and_frame(
+    connection: socket.socket,
+    head: tuple[Kind, Mapping[str, object]],
+    body: tuple[Kind, Sequence[Buffer]],
+    *,
+    deadline: float | None = None,
+) -> None:
+    """Send two frames that belong together at once, so that the other side wakes up once; see ``send_frame``."""
+    kind, message = head
+    text = json.dumps(message, separators=(",", ":")).encode()
+    _send_all(connection, [*_frame(kind, [text]), *_frame(*body)], deadline)
+
+
+def _frame(kind: Kind, pieces: Sequence[Buffer]) -> list[memoryview]:
     size = total_size(pieces)
     if size > MAX_FRAME_BYTES:
         raise FrameTooLargeError(size, MAX_FRAME_BYTES, kind.name)
-    pending = [memoryview(_HEADER.pack(size, kind)), *(memoryview(piece).cast("B") for piece in pieces)]
+    return [memoryview(_HEADER.pack(size, kind)), *(memoryview(piece).cast("B") for piece in pieces)]
+
+
+def _send_all(connection: socket.socket, pending: list[memoryview], deadline: float | None) -> None:
     first = 0
     while first < len(pending):
         _set_timeout(connection, deadline)
@@ -188,7 +209,9 @@ def _receive_into(connection: socket.socket, buffer: bytearray, deadline: float 
 
 def _set_timeout(connection: socket.socket, deadline: float | None) -> None:
     if deadline is None:
-        connection.settimeout(None)
+        # Setting it costs a system call, even to what it is.
+        if connection.gettimeout() is not None:
+            connection.settimeout(None)
         return
     remaining = deadline - time.monotonic()
     if remaining <= 0:

@@ -25,7 +25,7 @@ from readie.traffic import read_traffic
 from workers.pipeline.build import Order, make_generation
 from workers.pipeline.capture import CaptureError
 from workers.pipeline.corpus import Corpus, ImportSet, corpus, read_corpus
-from workers.pipeline.filesystem import host_python
+from workers.pipeline.filesystem import build_filesystem, host_python
 from workers.pipeline.flavor import MAX_CHECKPOINTS, Flavor, FlavorError, read_flavor
 from workers.pipeline.outcome import as_json, show
 from workers.pipeline.plan import Limits
@@ -49,8 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     try:
         settings = FlavorSettings()
-        runsc = _require(settings)
         flavor = read_flavor(options.flavors / settings.flavor, host_python().version, options.extra)
+        if options.packages_only:
+            progress = Progress(console)
+            built = build_filesystem(flavor, settings.data.resolve(), progress.say)
+            progress.say(f"filesystem {built.filesystem.digest[:12]} {'unchanged' if built.reused else 'built'}")
+            return 0
+        runsc = _require(settings)
         order = Order(
             _corpus(flavor, settings, options),
             Limits(options.checkpoints, options.megabytes),
@@ -110,6 +115,11 @@ def _parser() -> argparse.ArgumentParser:
         default=limits.megabytes,
         metavar="MB",
         help="most memory that all of them hold together, as planned (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--packages-only",
+        action="store_true",
+        help="build the flavor's packages and no checkpoints: enough for workers that start every call cold",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     return parser

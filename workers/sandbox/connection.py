@@ -63,6 +63,8 @@ class ResultHeader(_FromExecutor):
     execute_seconds: float
     dump_seconds: float
     error: CallError | None
+    ignored_globals: list[str] = []
+    """Names that a function brought and that its session had with another value."""
 
 
 @dataclass(frozen=True)
@@ -116,25 +118,25 @@ class ExecutorConnection:
         timeout: float | None = None,
         max_result_bytes: int = DEFAULT_MAX_RESULT_BYTES,
         listener: Listener | None = None,
+        session: bool = False,
     ) -> CallResult:
         """Run the call whose payload container is the joined ``payload`` and return how it ended.
 
         ``timeout`` seconds bound the whole, None does not; ``listener`` hears of what happens until then, all of it
         also when this raises. Raises ``TimeoutError`` (the function still runs: kill the sandbox), ``UnwantedError``
         (likewise), ``ConnectionLostError``, ``WireError``, ``FrameTooLargeError`` (a value or result above
-        ``max_result_bytes``).
+        ``max_result_bytes``). In a ``session`` functions share one globals dict.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         listener = listener or Deaf()
         conversation = Conversation(self._connection, self._output, listener, deadline)
-        head: dict[str, object] = {"id": call_id, "name": name}
+        head: dict[str, object] = {"id": call_id, "name": name, "session": session}
         if self.address_space_bytes is not None:
             head["address_space_bytes"] = self.address_space_bytes
         if listener.credit is not None:
             head["credit"] = asdict(listener.credit)
         try:
-            wire.send_json(self._connection, Kind.CALL, head, deadline=deadline)
-            wire.send_frame(self._connection, Kind.PAYLOAD, payload, deadline=deadline)
+            wire.send_json_and_frame(self._connection, (Kind.CALL, head), (Kind.PAYLOAD, payload), deadline=deadline)
             header = _parse(conversation.until_result(max_result_bytes), ResultHeader)
             frame = wire.read_frame(self._connection, Kind.VALUE, max_bytes=max_result_bytes, deadline=deadline)
         except TimeoutError:

@@ -30,6 +30,11 @@ class CreatedPool:
         with self._lock:
             return len(self._created)
 
+    def ids(self) -> list[str]:
+        """Return the ids of those that can be taken."""
+        with self._lock:
+            return [sandbox.id for sandbox in self._created]
+
     @property
     def lacks(self) -> bool:
         """Whether there are fewer than there should be."""

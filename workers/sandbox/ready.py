@@ -96,6 +96,11 @@ class ReadyPool:
         with self._lock:
             return {name: len(shelf.sandboxes) for name, shelf in self._shelves.items() if shelf.sandboxes}
 
+    def ids(self) -> dict[str, str | None]:
+        """Return the checkpoint of each, by the sandbox's id."""
+        with self._lock:
+            return {ready.sandbox.id: name for name, shelf in self._shelves.items() for ready in shelf.sandboxes}
+
     @property
     def memory_bytes(self) -> int:
         """What all of them hold."""

@@ -85,6 +85,16 @@ class SandboxSupply:
         return self._ready.counts()
 
     @property
+    def created_ids(self) -> list[str]:
+        """The sandboxes that are created and no more."""
+        return self._created.ids()
+
+    @property
+    def ready_ids(self) -> dict[str, str | None]:
+        """The checkpoint of each ready sandbox, by the sandbox's id."""
+        return self._ready.ids()
+
+    @property
     def ready_bytes(self) -> int:
         """Memory that the ready sandboxes hold."""
         return self._ready.memory_bytes
@@ -99,6 +109,18 @@ class SandboxSupply:
         """Kill what ``start`` gave, and remove it in the background."""
         self._host.discard(started.sandbox)
         self._traffic.ended()
+
+    def rest(self) -> None:
+        """Say that the call of a sandbox that stays has ended."""
+        self._traffic.ended()
+
+    def wake(self) -> None:
+        """Say that a sandbox that stayed has a call again."""
+        self._traffic.begun()
+
+    def remove(self, started: Started) -> None:
+        """Kill a sandbox that rests, and remove it in the background."""
+        self._host.discard(started.sandbox)
 
     def demand(self, new_ids: Mapping[str, str]) -> Demand:
         """Return what was asked for until now, for checkpoints that have the ids in ``new_ids``."""

@@ -11,10 +11,10 @@ local answer = {#entries < 2 * ARGV[3] and '0' or entries[#entries]}
 for n = 1, #entries, 2 do
     local id = entries[n]
     if not redis.call('ZSCORE', KEYS[2], id) and not redis.call('ZSCORE', DELAYED, id) then
-        local state, message = unpack(redis.call('HMGET', ARGV[4] .. id, 'state', 'message'))
+        local state, message, awaits_turn = unpack(redis.call('HMGET', ARGV[4] .. id, 'state', 'message', 'awaits_turn'))
         if not state then
             redis.call('ZREM', KEYS[1], id)
-        elseif state == 'queued' and message then
+        elseif state == 'queued' and message and not awaits_turn then
             redis.call('LPUSH', KEYS[3], message)
             answer[#answer + 1] = id
         end

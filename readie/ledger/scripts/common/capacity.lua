@@ -13,15 +13,23 @@ local function capacity_changed()
     wake()
 end
 
--- Gives back the slot and the memory that a call holds of a worker, if it does.
-local function free(worker, id)
-    if redis.call('ZREM', WORKER_CALLS .. worker, id) == 0 then return end
+-- Gives back the memory that a call or a session has reserved of a worker, if it has.
+local function free_memory(worker, field)
     local reserved = WORKER_MEMORY .. worker
-    local memory = redis.call('HGET', reserved, id)
+    local memory = redis.call('HGET', reserved, field)
     if memory then
-        redis.call('HDEL', reserved, id)
+        redis.call('HDEL', reserved, field)
         if redis.call('HINCRBY', reserved, TOTAL, -memory) <= 0 then redis.call('DEL', reserved) end
     end
+end
+
+-- Gives back the slot and the memory that a call holds of a worker, if it does.
+local function free(worker, id)
+    if redis.call('ZREM', WORKER_CALLS .. worker, id) == 0 then
+        redis.call('ZREM', WORKER_SESSION_CALLS .. worker, id)
+        return
+    end
+    free_memory(worker, id)
     capacity_changed()
 end
 
