@@ -42,7 +42,8 @@ def test_2000_pending_calls_wait_on_one_connection_and_one_thread(cluster: Clust
     calls = [double.spawn(number) for number in range(MANY)]
     waiting = [entry for entry in client_connections(cluster.redis) if int(entry["sub"]) > 0]
     assert len(waiting) == 1
-    assert len(client_connections(cluster.redis)) == 2, "one that waits, one that submits"
+    # Besides it the pool's: one that submits, one that looked for ends that were told before the subscription.
+    assert len(client_connections(cluster.redis)) <= 3
     assert threading.active_count() == threads + 1
     for number, call in enumerate(calls):
         cluster.finish(cluster.begin(call.id), 2 * number)

@@ -9,7 +9,7 @@ from redis import Redis
 from router_cluster import Client, Worker, header
 
 from readie.failures import retry_after
-from readie.ledger.routing import RoutingLedger
+from readie.ledger.sessions import SessionLedger
 from readie.protocol import keys
 from readie.protocol.call import CallHeader, RetryPolicy
 from readie.protocol.codes import ErrorCode
@@ -22,7 +22,7 @@ NewWorker = Callable[..., Worker]
 
 @pytest.fixture
 def recovery(redis: Redis) -> Recovery:
-    return Recovery(RoutingLedger(redis), keep_seconds=60)
+    return Recovery(SessionLedger(redis), keep_seconds=60)
 
 
 def with_retries(call_id: str, retries: Retries) -> CallHeader:
