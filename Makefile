@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHON_SCRIPTS = $(shell grep -l '^\#!.*python' $$(find scripts -maxdepth 1 -type f ! -name '*.py'))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generation test test-fast test-compose check format lock clean
+.PHONY: help setup demo generation test test-fast test-compose check format docs lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
@@ -53,6 +53,10 @@ format: ## format the code and sort its imports
 	@scripts/setup python
 	$(BIN)/ruff check --select I --fix . $(PYTHON_SCRIPTS)
 	$(BIN)/ruff format . $(PYTHON_SCRIPTS)
+
+docs: ## build the documentation into site/
+	@scripts/setup python
+	$(BIN)/mkdocs build --strict
 
 lock: ## make requirements.lock anew from pyproject.toml
 	@scripts/setup python

@@ -22,6 +22,7 @@ from .errors import (
     RemoteError,
     ResourceExhaustedError,
     ResultExpiredError,
+    RunningLoopError,
     SandboxDiedError,
     SerializationError,
     SessionExpiredError,
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from .call import Call, CallStatus
     from .client import Client, configure, get_call
     from .logs import Logs
+    from .mapping import as_completed, gather
     from .remote_function import RemoteFunction, remote
+    from .retries import Retries
     from .sessions import Session, get_session, session
     from .stream import Stream
 
@@ -50,6 +53,9 @@ __all__ = [
     "Client",
     "configure",
     "get_call",
+    "as_completed",
+    "gather",
+    "Retries",
     "session",
     "get_session",
     "Session",
@@ -69,6 +75,7 @@ __all__ = [
     "RemoteError",
     "ResourceExhaustedError",
     "ResultExpiredError",
+    "RunningLoopError",
     "SandboxDiedError",
     "SerializationError",
     "SessionExpiredError",
@@ -81,6 +88,9 @@ _LAZY = {
     "RemoteFunction": "remote_function",
     "Call": "call",
     "CallStatus": "call",
+    "as_completed": "mapping",
+    "gather": "mapping",
+    "Retries": "retries",
     "Stream": "stream",
     "Logs": "logs",
     "Client": "client",
@@ -95,5 +105,12 @@ _LAZY = {
 def __getattr__(name: str) -> object:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    try:
+        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{_LAZY[name]}":
+            raise
+        # A sandbox has this package without its client.
+        value = importlib.import_module(".inside", __name__).stand_in(name)
+    globals()[name] = value
     return value

@@ -2,12 +2,16 @@
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 import time
+from collections.abc import Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from .errors import SerializationError
+from .event_loop import refuse_in_running_loop
 from .outcome import exception_of
 from .pickling import load_value
 from .printing import PrintedCall
@@ -25,7 +29,14 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class CallStatus:
-    """Where a call is; ``str()`` of it reads ``queued (no worker is running)``."""
+    """Where a call is; ``str()`` of it reads ``queued (no worker is running)``.
+
+    Example:
+        ```python
+        if call.status().state == "queued":
+            print("still waits:", call.status().detail)
+        ```
+    """
 
     state: CallState
     detail: str = ""
@@ -44,10 +55,17 @@ class Submission:
 
 
 class Call(Generic[R_co]):
-    """A call that was accepted; it ends in one value or one error.
+    """A call that was accepted; it ends in one value or one error. ``await call`` gives the value in an event loop.
 
     Attributes:
         id: unique; :func:`readie.get_call` finds the call by it from any process.
+
+    Example:
+        ```python
+        call = mean.spawn(rows)
+        print(call.id, call.status())
+        value = call.result(timeout=60)
+        ```
     """
 
     def __init__(
@@ -63,14 +81,30 @@ class Call(Generic[R_co]):
         self._end = end
         self._submission = submission
         self._session = session
-        # Guards what the first reader of the result leaves for the others.
-        self._lock = threading.Lock()
         self._outcome: tuple[bool, Any] | None = None
         self._report: Report | None = None
         self._printed: PrintedCall | None = None
+        self._enter_process()
+
+    def _enter_process(self) -> None:
+        self._pid = os.getpid()
+        # Guards what the first reader of the result leaves for the others.
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<readie.Call {self.id}>"
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        return self.aresult().__await__()
+
+    @property
+    def end(self) -> "Future[Envelope]":
+        """Done as soon as the call has ended, for :mod:`concurrent.futures`; its result is no value of the call's."""
+        if self._pid != os.getpid():
+            # What resolves the parent's future is a thread that a forked child does not have.
+            self._enter_process()
+            self._end = self._client.attach(self.id)
+        return self._end
 
     @property
     def reading(self) -> "Reading":
@@ -80,7 +114,7 @@ class Call(Generic[R_co]):
     @property
     def ended(self) -> bool:
         """Whether this process has heard of the call's end."""
-        return self._end.done()
+        return self.end.done()
 
     def logs(self, *, follow: bool = False, offset: int = 0) -> "Logs":
         """Return what the call has printed, line by line, standard output and error of all its processes.
@@ -119,9 +153,9 @@ class Call(Generic[R_co]):
     @property
     def printed_bytes(self) -> int | None:
         """How much an ended call has printed in all, ``None`` when that has to be asked."""
-        if self._end.exception() is not None:
+        if self.end.exception() is not None:
             return None
-        report = self._end.result().report
+        report = self.end.result().report
         return report.output_bytes if report.attempt == 1 else None
 
     def status(self) -> CallStatus:
@@ -153,6 +187,7 @@ class Call(Generic[R_co]):
 
         Raises:
             TimeoutError: the call had not ended after ``timeout`` seconds.
+            RunningLoopError: it has not ended, and this is an event loop: ``await call``.
             RemoteError: the function raised; also an instance of the function's own exception type.
             ReadieError: anything else that kept the call from a value.
         """
@@ -160,7 +195,7 @@ class Call(Generic[R_co]):
 
     async def aresult(self) -> R_co:
         """Like :meth:`result`, without blocking the event loop."""
-        envelope = await asyncio.shield(asyncio.wrap_future(self._end))
+        envelope = await asyncio.shield(asyncio.wrap_future(self.end))
         return await asyncio.to_thread(self._open, envelope)
 
     def report(self, timeout: float | None = None) -> Report:
@@ -175,10 +210,13 @@ class Call(Generic[R_co]):
         return envelope.report.model_copy(update={"total_seconds": envelope.ended_at - envelope.submitted_at})
 
     def _wait(self, timeout: float | None) -> Envelope:
+        end = self.end
+        if not end.done():
+            refuse_in_running_loop("waiting for a call", "await call")
         try:
-            return self._end.result(timeout)
+            return end.result(timeout)
         except concurrent.futures.TimeoutError:
-            if self._end.done():
+            if end.done():
                 raise
             raise TimeoutError(
                 f"call {self.id} has not ended after {timeout} s; it goes on ({self.status()})"
@@ -191,7 +229,7 @@ class Call(Generic[R_co]):
             if self._outcome is None:
                 value = self._client.fetch_value(envelope)
                 if envelope.failure is None:
-                    self._outcome = (True, load_value(cast("bytes", value)))
+                    self._outcome = self._loaded(cast("bytes | bytearray", value))
                 else:
                     self._outcome = (False, exception_of(envelope.failure, value))
                 self._report = self._complete_report(envelope)
@@ -201,6 +239,12 @@ class Call(Generic[R_co]):
         if not succeeded:
             raise outcome
         return cast("R_co", outcome)
+
+    def _loaded(self, value: bytes | bytearray) -> tuple[bool, Any]:
+        try:
+            return True, load_value(value)
+        except SerializationError as error:
+            return False, SerializationError(f"call {self.id}: its value {error}")
 
     def _complete_report(self, envelope: Envelope) -> Report | None:
         """Add the client's own phases, which only the submitting process knows."""

@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any, Final, cast
@@ -17,22 +19,31 @@ from pydantic import ValidationError
 
 from .call import Call, CallStatus, Submission
 from .connection import connect, reaching_redis, without_password
-from .errors import ClusterUnavailableError, ConfigurationError, ResultExpiredError
+from .errors import (
+    ClusterUnavailableError,
+    ConfigurationError,
+    InvalidRequestError,
+    ResourceExhaustedError,
+    ResultExpiredError,
+)
 from .explanation import Explanation
-from .hints import Hints
+from .hints import Hints, bounded
 from .ledger import Cancelled, Ledger
 from .ledger.sessions import SessionLedger
 from .options import Options
-from .pickling import dump_call
+from .pickling import dump_function, pickle_call
+from .project import Travelling, travelling
 from .protocol import keys, task
 from .protocol.call import INLINE_LIMIT_BYTES, PROTOCOL_VERSION, CallHeader, ImportHints
 from .protocol.envelope import Envelope
 from .protocol.explain import ExplainRequest
+from .protocol.payload import total_size
 from .protocol.session import SessionState
 from .reading import Reading
 from .replies import Replies
 from .sessions import Session, current_session
-from .settings import Settings
+from .settings import ClientSettings
+from .sizes import format_bytes
 from .stream import yields
 
 _ANSWER_SECONDS = 4.0
@@ -40,29 +51,42 @@ _ANSWER_SECONDS = 4.0
 _ROUTER_ANSWER_SECONDS: Final = 3
 _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _ORIGIN = f"{os.getpid()}@{socket.gethostname()}"
+_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
 
 
 class Client:
-    """A connection to one cluster. Thread-safe; opens nothing before the first call.
+    """A connection to one cluster. Thread-safe; opens nothing before the first call; a forked child has its own.
 
     Args:
-        **settings: fields of :class:`readie.settings.Settings`, such as ``redis_url``; they win over ``READIE_*``.
+        **settings: fields of :class:`readie.settings.ClientSettings`, such as ``redis_url``; they win
+            over ``READIE_*``.
 
     Raises:
         ConfigurationError: a wrong setting.
+
+    Example:
+        ```python
+        client = readie.Client(redis_url="redis://cluster:6379/0")
+        print(client.get_call(call_id).result())
+        client.close()
+        ```
     """
 
     def __init__(self, **settings: Any) -> None:
-        unknown = settings.keys() - Settings.model_fields.keys()
+        unknown = settings.keys() - ClientSettings.model_fields.keys()
         if unknown:
-            known = ", ".join(Settings.model_fields)
+            known = ", ".join(ClientSettings.model_fields)
             raise ConfigurationError(f"unknown settings: {', '.join(sorted(unknown))}; known: {known}")
         try:
-            self.settings = Settings(**settings)
+            self.settings = ClientSettings(**settings)
         except ValidationError as error:
             wrong = error.errors()[0]
             where = ".".join(map(str, wrong["loc"]))
             raise ConfigurationError(f"setting {where + ': ' if where else ''}{wrong['msg']}") from None
+        self._enter_process()
+        _clients.add(self)
+
+    def _enter_process(self) -> None:
         self._redis = connect(self.settings.redis_url, name="readie-client", timeout_seconds=_ANSWER_SECONDS)
         self._ledger = Ledger(self._redis)
         self._replies = Replies(self._redis, self._ledger)
@@ -96,15 +120,31 @@ class Client:
 
         Raises:
             SerializationError: the function or an argument can't be pickled.
+            InvalidRequestError: retries in a session.
+            ResourceExhaustedError: function and arguments are above the limit.
             ClusterUnavailableError: Redis can't be reached.
         """
         began = time.perf_counter()
         session = options.session or current_session()
-        payload = dump_call(function, args, kwargs)
-        inline = len(payload) <= INLINE_LIMIT_BYTES
+        if session is not None and options.retries:
+            raise InvalidRequestError(
+                "retries can't be used in a session: a failed call may have changed what the next ones find there; "
+                "leave retries out, or call it outside of the session"
+            )
+        pickled = pickle_call(function, args, kwargs)
+        found = hints()
+        own = _own_modules(found, pickled.modules, options)
+        payload = pickled.payload(options.env or {}, own.packed)
+        size = total_size(payload)
+        if size > self.settings.max_payload_bytes:
+            raise ResourceExhaustedError(
+                f"function and arguments are {format_bytes(size)} when pickled, above the limit of "
+                f"{format_bytes(self.settings.max_payload_bytes)}; send less, or raise READIE_MAX_PAYLOAD_BYTES"
+            )
+        inline = size <= INLINE_LIMIT_BYTES
         call_id = uuid.uuid4().hex
-        header = _header(call_id, function, options, hints(), payload_bytes=len(payload), session=session)
-        message = task.encode(header, task.encode_body(payload if inline else None), _ORIGIN)
+        header = _header(call_id, function, options, found, own, payload_bytes=size, session=session)
+        message = task.encode(header, task.encode_body(b"".join(payload) if inline else None), _ORIGIN)
         serialized = time.perf_counter()
         end = self._replies.expect(call_id)
         news = self._replies.news(call_id) if options.stream_logs else None
@@ -133,7 +173,10 @@ class Client:
     def explain(self, function: Callable[..., Any], options: Options, hints: Hints) -> Explanation:
         """Ask a router what it would do with a call of a function now; see :meth:`readie.RemoteFunction.explain`."""
         request_id = uuid.uuid4().hex
-        header = _header(request_id, function, options, hints, payload_bytes=0)
+        referred: set[str] = set()
+        dump_function(function, referred)
+        own = _own_modules(hints, referred, options)
+        header = _header(request_id, function, options, hints, own, payload_bytes=0)
         request = ExplainRequest(task=keys.EXPLAIN_TASK, id=request_id, header=header)
         with self._reaching_redis():
             self._redis.lpush(keys.SUBMIT_QUEUE, request.model_dump_json(exclude_none=True))
@@ -142,7 +185,8 @@ class Client:
             raise ClusterUnavailableError(
                 f"no router answered within {_ROUTER_ANSWER_SECONDS} s; `readie status` shows what runs"
             )
-        return Explanation.model_validate_json(cast("tuple[bytes, bytes]", answer)[1])
+        explanation = Explanation.model_validate_json(cast("tuple[bytes, bytes]", answer)[1])
+        return explanation.model_copy(update={"travels": own.modules})
 
     def get_call(self, call_id: str) -> Call[Any]:
         """Return a call that any process submitted.
@@ -151,6 +195,10 @@ class Client:
             ResultExpiredError: there is no such call, or its result is no longer kept.
             ClusterUnavailableError: Redis can't be reached.
         """
+        return Call(self, call_id, self.attach(call_id))
+
+    def attach(self, call_id: str) -> Future[Envelope]:
+        """Return a future of a call's end; raises what :meth:`get_call` raises."""
         end = self._replies.expect(call_id)
         try:
             with self._reaching_redis():
@@ -161,7 +209,7 @@ class Client:
         if end.done() and (error := end.exception()) is not None:
             raise error
         self._replies.submitted(call_id)
-        return Call(self, call_id, end)
+        return end
 
     def cancel(self, call_id: str) -> bool:
         """Cancel a call; see :meth:`readie.Call.cancel`."""
@@ -185,7 +233,7 @@ class Client:
             raise ResultExpiredError(f"call {call_id}: its record is no longer kept, or there never was such a call")
         return CallStatus(state, waits_for)
 
-    def fetch_value(self, envelope: Envelope) -> bytes | None:
+    def fetch_value(self, envelope: Envelope) -> bytes | bytearray | None:
         """Return the container of a call's pickled value or exception, ``None`` when it has none.
 
         Raises:
@@ -197,7 +245,7 @@ class Client:
         if not envelope.value_by_reference:
             return None
         with self._reaching_redis():
-            value = cast("bytes | None", self._redis.get(keys.value(envelope.id, envelope.report.attempt)))
+            value = self._ledger.fetch_value(envelope.id, envelope.report.attempt, envelope.value_bytes)
         if value is None:
             raise ResultExpiredError(f"call {envelope.id}: its result is no longer kept")
         return value
@@ -206,11 +254,17 @@ class Client:
         return reaching_redis(self.settings.redis_url)
 
 
+def _own_modules(hints: Hints, referred: AbstractSet[str], options: Options) -> Travelling:
+    """Return what of the user's project a call needs that was found to import or refer to these names."""
+    return travelling({*hints.imports, *referred}, include=options.include_modules, exclude=options.exclude_modules)
+
+
 def _header(
     call_id: str,
     function: Callable[..., Any],
     options: Options,
     hints: Hints,
+    own: Travelling,
     *,
     payload_bytes: int,
     session: Session | None = None,
@@ -223,7 +277,10 @@ def _header(
         name=str(options.name or getattr(function, "__qualname__", repr(function)))[:256],
         python=_PYTHON,
         hints=ImportHints(
-            imports=hints.imports, models=hints.models, tokenizers=hints.tokenizers, datasets=hints.datasets
+            imports=bounded({*hints.imports, *own.imports}),
+            models=hints.models,
+            tokenizers=hints.tokenizers,
+            datasets=hints.datasets,
         ),
         options=options.for_call(),
         session=use,
@@ -242,8 +299,12 @@ class _DefaultClient:
     """The client of functions that name none. ``_client`` is guarded by ``_lock``."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._client: Client | None = None
+        self.unlock()
+
+    def unlock(self) -> None:
+        """Take a new lock: in a forked child another thread of the parent's may hold the former one for ever."""
+        self._lock = threading.Lock()
 
     def get(self) -> Client:
         with self._lock:
@@ -259,8 +320,16 @@ class _DefaultClient:
 
 
 _default = _DefaultClient()
-# A forked child has neither the listener's thread nor a right to the sockets, and its copy of the lock may be held.
-os.register_at_fork(after_in_child=_default.__init__)  # type: ignore[misc]
+
+
+def _enter_forked_child() -> None:
+    """Give what is here its own connections: a child has neither the thread that listens nor a right to the sockets."""
+    _default.unlock()
+    for client in list(_clients):
+        client._enter_process()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_enter_forked_child)
 
 
 def configure(**settings: Any) -> None:
@@ -268,6 +337,11 @@ def configure(**settings: Any) -> None:
 
     Raises:
         ConfigurationError: a wrong setting.
+
+    Example:
+        ```python
+        readie.configure(redis_url="rediss://user:password@cluster:6380/0")
+        ```
     """
     _default.replace(Client(**settings))
 
@@ -278,5 +352,15 @@ def default_client() -> Client:
 
 
 def get_call(call_id: str) -> Call[Any]:
-    """Return a call by its id, from any process; see :meth:`Client.get_call`."""
+    """Return a call by its id, from any process, also after the one that submitted it has ended.
+
+    Raises:
+        ResultExpiredError: there is no such call, or its result is no longer kept.
+        ClusterUnavailableError: Redis can't be reached.
+
+    Example:
+        ```python
+        print(readie.get_call("0f9b...").status())
+        ```
+    """
     return default_client().get_call(call_id)

@@ -17,6 +17,10 @@ class ClusterUnavailableError(ReadieError, ConnectionError):
     """Redis can't be reached."""
 
 
+class RunningLoopError(ReadieError, RuntimeError):
+    """A blocking form was used in a running event loop; the message names the one to use there."""
+
+
 class IncompatiblePythonError(ReadieError):
     """No worker runs the client's Python minor version."""
 

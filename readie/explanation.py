@@ -16,6 +16,9 @@ _LEAST_WIDTH = 80
 class Explanation(ExplainAnswer):
     """Where a call would go and why. ``str()`` of it is for people, ``model_dump_json()`` for programs."""
 
+    travels: tuple[str, ...] = ()
+    """Modules of the user's own project that go with the function."""
+
     def __str__(self) -> str:
         # Here, because rich takes longer to import than most programs have patience.
         from rich.console import Console  # noqa: PLC0415
@@ -41,6 +44,8 @@ class Explanation(ExplainAnswer):
         ):
             if names:
                 yield title, ", ".join(names)
+        if self.travels:
+            yield "Travels", ", ".join(self.travels)
         if self.worker is not None:
             yield "Worker", f"{self.worker}, generation {self.generation or 'none'}"
 

@@ -29,6 +29,13 @@ def before_snapshot(hook: _Hook) -> _Hook:
     """Register ``hook`` to run once, after all imports and before the snapshot is taken; returns it unchanged.
 
     A hook that raises fails the capture: no checkpoint is made of such a process.
+
+    Example:
+        ```python
+        @readie.before_snapshot
+        def close_pool() -> None:
+            pool.close()
+        ```
     """
     _before_snapshot.append(hook)
     return hook
@@ -39,6 +46,13 @@ def after_restore(hook: _Hook) -> _Hook:
 
     It runs in the order of registration, after generators of random numbers were reseeded, and not in a process that
     was started cold. A hook that raises ends that process; the call then starts cold.
+
+    Example:
+        ```python
+        @readie.after_restore
+        def seed() -> None:
+            generator.seed(os.urandom(32))
+        ```
     """
     _after_restore.append(hook)
     return hook

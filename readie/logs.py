@@ -64,6 +64,12 @@ class Logs:
 
     Standard output and error are one sequence, as on a terminal. Of a line that was written over (``\\r``, as progress
     bars do), the last state is given.
+
+    Example:
+        ```python
+        for line in call.logs(follow=True):
+            print(line)
+        ```
     """
 
     def __init__(self, call: "Call[object]", offset: int, *, follow: bool) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .errors import ConfigurationError, InvalidRequestError
+from .retries import MOST_RETRIES, Retries
 from .sizes import in_bytes
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ class RemoteOptions(TypedDict, total=False):
     disable_optimized_execution: bool
     memory: str | int | None
     cpu: float | None
+    gpu: bool
+    retries: "int | Retries | None"
+    env: Mapping[str, str] | None
+    include_modules: Sequence[str]
+    exclude_modules: Sequence[str]
     stream_logs: bool
     session: "Session | None"
     packages: Sequence[str]
@@ -62,6 +68,19 @@ class Options:
     least. Default: what the worker gives by itself."""
     cpu: float | None = None
     """Cores the sandbox may use, ``1.5`` for one and a half. Default: what the worker gives by itself."""
+    gpu: bool = False
+    """Run only where sandboxes have a GPU."""
+    retries: "int | Retries | None" = None
+    """How often the call may run again after it failed: a number, or :class:`readie.Retries` to say after which errors
+    and how soon. Default: what had begun is not run again."""
+    env: Mapping[str, str] | None = None
+    """Environment variables that are set while the call runs. They travel with the arguments, unseen by router, worker
+    and logs."""
+    include_modules: Sequence[str] = ()
+    """Modules of your own, each with those below it, that travel with the call whether it was found to need them or
+    not, and are used even where the flavor has others of these names."""
+    exclude_modules: Sequence[str] = ()
+    """Modules of your own, each with those below it, that never travel."""
     stream_logs: bool = False
     """Print what the function prints to standard error here, while it runs, each line after the call's name."""
     session: "Session | None" = None
@@ -81,7 +100,8 @@ class Options:
         for name, value in values.items():
             check = _CHECKS.get(name)
             if check is None:
-                near = difflib.get_close_matches(name, _CHECKS, n=1, cutoff=0.4)
+                near = [known for known in _CHECKS if name.startswith(known) or known.startswith(name)]
+                near += difflib.get_close_matches(name, _CHECKS, n=1, cutoff=0.4)
                 hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_CHECKS)}"
                 raise ConfigurationError(f"remote() has no option {name!r}; {hint}")
             wrong = check(value)
@@ -97,7 +117,8 @@ class Options:
 
     def changed(self, values: Mapping[str, Any]) -> "Options":
         """Return a checked copy with other values."""
-        return self.of({**{field.name: getattr(self, field.name) for field in dataclasses.fields(self)}, **values})
+        mine = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return self.of({**mine, **values})
 
     def for_call(self) -> "CallOptions":
         """Return what of these travels with a call."""
@@ -113,6 +134,8 @@ class Options:
             memory_bytes=None if self.memory is None else in_bytes(self.memory),
             cpu=self.cpu,
             packages=tuple(self.packages),
+            gpu=self.gpu,
+            retries=None if self.retries is None else Retries.of(self.retries).policy(),
         )
 
 
@@ -163,6 +186,34 @@ def _cores(value: object) -> str:
     return "give a number of cores, more than 0"
 
 
+def _retries(value: object) -> str:
+    if value is None or isinstance(value, Retries):
+        return ""
+    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_RETRIES
+    return "" if fits else f"give a whole number from 0 to {MOST_RETRIES}, or readie.Retries(...)"
+
+
+def _env(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, Mapping):
+        return 'give a mapping such as {"TZ": "UTC"}'
+    for name, text in value.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            return f"names and values are strings, which {name!r}: {text!r} is not"
+        if not name or "=" in name or "\0" in name + text:
+            return f"{name!r} is no name of an environment variable, or its value holds a NUL"
+    return ""
+
+
+def _modules(value: object) -> str:
+    if isinstance(value, (list, tuple, set, frozenset)) and all(
+        isinstance(name, str) and all(map(str.isidentifier, name.split("."))) for name in value
+    ):
+        return ""
+    return 'give names of modules, such as ["project.helpers"]'
+
+
 def _session(value: object) -> str:
     if value is None:
         return ""
@@ -190,6 +241,11 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "disable_optimized_execution": _flag,
     "memory": _memory,
     "cpu": _cores,
+    "gpu": _flag,
+    "retries": _retries,
+    "env": _env,
+    "include_modules": _modules,
+    "exclude_modules": _modules,
     "stream_logs": _flag,
     "session": _session,
     "packages": _packages,

@@ -5,46 +5,11 @@ import linecache
 import re
 from typing import Any, cast
 
-from .errors import (
-    CallCancelledError,
-    CallExpiredError,
-    CallTimeoutError,
-    IncompatiblePythonError,
-    InvalidRequestError,
-    MemoryLimitError,
-    PackageInstallError,
-    PreconditionError,
-    ReadieError,
-    RemoteError,
-    ResourceExhaustedError,
-    SandboxDiedError,
-    SerializationError,
-    SessionExpiredError,
-    SessionLostError,
-    WorkerLostError,
-)
+from .errors import MemoryLimitError, RemoteError
+from .failures import CLASSES
 from .pickling import load_value
 from .protocol.codes import ErrorCode
 from .protocol.envelope import Failure
-
-_CLASSES: dict[ErrorCode, type[ReadieError]] = {
-    ErrorCode.REMOTE: RemoteError,
-    ErrorCode.SERIALIZATION: SerializationError,
-    ErrorCode.INVALID_REQUEST: InvalidRequestError,
-    ErrorCode.PRECONDITION: PreconditionError,
-    ErrorCode.INCOMPATIBLE_PYTHON: IncompatiblePythonError,
-    ErrorCode.RESOURCE_EXHAUSTED: ResourceExhaustedError,
-    ErrorCode.PACKAGE_INSTALL: PackageInstallError,
-    ErrorCode.TIMEOUT: CallTimeoutError,
-    ErrorCode.CANCELLED: CallCancelledError,
-    ErrorCode.EXPIRED: CallExpiredError,
-    ErrorCode.SESSION_EXPIRED: SessionExpiredError,
-    ErrorCode.SESSION_LOST: SessionLostError,
-    ErrorCode.WORKER_LOST: WorkerLostError,
-    ErrorCode.SANDBOX_DIED: SandboxDiedError,
-    ErrorCode.MEMORY_LIMIT: MemoryLimitError,
-}
-
 
 _FRAME = re.compile(r'(?P<indent>[ |+]*)File "(?P<file>[^"]+)", line (?P<line>\d+), in ')
 
@@ -65,16 +30,17 @@ def _as_both(error: BaseException) -> BaseException | None:
             error.__class__ = both  # keeps the object as it is, whatever its __init__ asks for
         except TypeError:
             # Classes written in C can't be changed in place; what they pickle as is what builds them.
-            _, arguments, *_ = cast("tuple[Any, ...]", error.__reduce__())
+            _, arguments, *state = cast("tuple[Any, ...]", error.__reduce__())
             built = both(*arguments)
-            built.__dict__.update(error.__dict__)
+            if state:
+                built.__setstate__(state[0])
             return built
     except Exception:
         return None
     return error
 
 
-def exception_of(failure: Failure, pickled: bytes | None) -> BaseException:
+def exception_of(failure: Failure, pickled: bytes | bytearray | None) -> BaseException:
     """Return the exception to raise for a failure; never raises itself.
 
     Args:
@@ -82,7 +48,7 @@ def exception_of(failure: Failure, pickled: bytes | None) -> BaseException:
         pickled: the container with the pickled remote exception, where there is one.
     """
     if failure.code is not ErrorCode.REMOTE:
-        raised = _CLASSES[failure.code](failure.message)
+        raised = CLASSES[failure.code](failure.message)
         if isinstance(raised, MemoryLimitError):
             raised.limit_bytes, raised.peak_bytes = failure.limit_bytes, failure.peak_bytes
         return raised
@@ -95,6 +61,8 @@ def exception_of(failure: Failure, pickled: bytes | None) -> BaseException:
                 update={"message": f"{failure.message} (the exception can't be rebuilt here: {reason})"}
             )
         else:
+            if isinstance(loaded, ModuleNotFoundError):
+                _name_the_fix(loaded, failure.flavor)
             error = _as_both(loaded) if isinstance(loaded, BaseException) else None
     if error is None:
         error = RemoteError(f"{failure.type}: {failure.message}")
@@ -104,6 +72,20 @@ def exception_of(failure: Failure, pickled: bytes | None) -> BaseException:
         # A note, because Python shows notes with the local traceback and leaves __cause__ to the user's code.
         error.add_note(f"\nRemote traceback:\n{_with_source_lines(failure.traceback).rstrip()}")
     return error
+
+
+def _name_the_fix(error: ModuleNotFoundError, flavor: str) -> None:
+    """Say in the error what to do about a module that the sandbox does not have."""
+    if not error.name or not flavor:
+        return
+    package, _, below = error.name.partition(".")
+    what = f"package {package!r} with this module" if below else f"package {package!r}"
+    message = (
+        f"{error.msg}. The flavor {flavor!r} has no {what}: add it to the flavor's requirements.txt and run "
+        f"`make generation`, or ask for it with @remote(packages=[{package!r}]). If it is a module of your own, "
+        f"@remote(include_modules=[{package!r}]) sends it along"
+    )
+    error.msg, error.args = message, (message,)
 
 
 def _with_source_lines(text: str) -> str:

@@ -1,31 +1,50 @@
 """Pickling of functions, arguments and results on the client's side.
 
-A call's payload is two pickles, the function and ``(args, kwargs)``; a result's is one. Large buffers (arrays) travel
-beside the pickles, uncopied.
+A call's payload is two pickles, the function and ``(args, kwargs)``, and what goes with them; a result's is one. Large
+buffers (arrays) travel beside the pickles, uncopied.
 """
 
 import io
+import json
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import cloudpickle
 
 from .errors import SerializationError
-from .protocol.payload import Pickled, decode, encode
+from .protocol.context import pack
+from .protocol.payload import Buffer, Pickled, decode, encode
+from .protocol.versions import differences, module_behind, versions_of
 
 
-def _pickled(value: object) -> Pickled:
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle's, which notes the ``modules`` of what it pickles as no more than a name."""
+
+    def __init__(self, stream: io.BytesIO, buffers: list[pickle.PickleBuffer], modules: set[str]) -> None:
+        super().__init__(stream, protocol=5, buffer_callback=buffers.append)
+        self._modules = modules
+
+    def reducer_override(self, value: object) -> Any:
+        reduced = super().reducer_override(value)
+        if reduced is NotImplemented and (name := module_behind(value)):
+            self._modules.add(name)
+        return reduced
+
+
+def _pickled(value: object, modules: set[str]) -> Pickled:
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
-    cloudpickle.Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+    _Pickler(stream, buffers, modules).dump(value)
     return Pickled(stream.getbuffer(), [buffer.raw() for buffer in buffers])
 
 
 def _culprit(values: Mapping[str, object]) -> tuple[str, Exception] | None:
     for name, value in values.items():
         try:
-            _pickled(value)
+            _pickled(value, set())
         except Exception as error:
             return name, error
     return None
@@ -47,32 +66,77 @@ def _variables(function: Callable[..., Any]) -> dict[str, object]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class PickledCall:
+    """A call's function and arguments, pickled."""
+
+    function: Pickled
+    arguments: Pickled
+    modules: frozenset[str]
+    """Of everything that the pickles hold no more than the name of."""
+
+    def payload(
+        self, environment: Mapping[str, str] = MappingProxyType({}), packed_modules: bytes = b""
+    ) -> list[Buffer]:
+        """Return the pieces of the call's payload.
+
+        Args:
+            environment: variables to set while the call runs.
+            packed_modules: sources of the user's own modules, see :mod:`readie.project`.
+        """
+        about = pack(versions_of(self.modules), environment, packed_modules)
+        return encode([self.function, self.arguments, *map(Pickled, about)])
+
+
 def dump_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """Return a call's payload.
+    """Return the payload of a call with which nothing goes; raises what :func:`pickle_call` raises."""
+    return b"".join(pickle_call(function, args, kwargs).payload())
+
+
+def pickle_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> PickledCall:
+    """Pickle a call.
 
     Raises:
         SerializationError: names the argument or the variable that can't be pickled.
     """
+    modules: set[str] = set()
+    pickled_function = dump_function(function, modules)
     try:
-        pickled_function = _pickled(function)
-    except Exception as error:
-        name, cause = _culprit(_variables(function)) or (f"function {function!r}", error)
-        raise SerializationError(f"{name} can't be pickled: {type(cause).__name__}: {cause}") from cause
-    try:
-        pickled_arguments = _pickled((tuple(args), dict(kwargs)))
+        pickled_arguments = _pickled((tuple(args), dict(kwargs)), modules)
     except Exception as error:
         arguments = {f"argument {position}": value for position, value in enumerate(args)}
         arguments |= {f"argument {name!r}": value for name, value in kwargs.items()}
         name, cause = _culprit(arguments) or ("an argument", error)
         raise SerializationError(f"{name} can't be pickled: {type(cause).__name__}: {cause}") from cause
-    return b"".join(encode([pickled_function, pickled_arguments]))
+    return PickledCall(pickled_function, pickled_arguments, frozenset(modules))
+
+
+def dump_function(function: Callable[..., Any], modules: set[str]) -> Pickled:
+    """Pickle a function; adds to ``modules`` those of everything that it refers to by name.
+
+    Raises:
+        SerializationError: names the variable that can't be pickled.
+    """
+    try:
+        return _pickled(function, modules)
+    except Exception as error:
+        name, cause = _culprit(_variables(function)) or (f"function {function!r}", error)
+        raise SerializationError(f"{name} can't be pickled: {type(cause).__name__}: {cause}") from cause
 
 
 def load_value(container: bytes | bytearray) -> Any:
     """Return the one object of a result's payload; its arrays are writable.
 
     Raises:
-        Exception: whatever unpickling raises.
+        SerializationError: it can't be unpickled here; names the packages of which the sandbox had other versions.
     """
-    (pickled,) = decode(container if isinstance(container, bytearray) else bytearray(container))
-    return pickle.loads(pickled.data, buffers=pickled.buffers)  # noqa: S301 - the answer to the caller's own function
+    about: list[Pickled] = []
+    try:
+        pickled, *about = decode(container if isinstance(container, bytearray) else bytearray(container))
+        return pickle.loads(pickled.data, buffers=pickled.buffers)  # noqa: S301 - the answer to the caller's own function
+    except Exception as error:
+        versions = json.loads(bytes(about[0].data)) if about else {}
+        different = differences(versions, they="in the sandbox", we="here")
+        raise SerializationError(
+            f"can't be unpickled here: {type(error).__name__}: {error}{f' ({different})' if different else ''}"
+        ) from error

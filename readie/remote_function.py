@@ -1,11 +1,13 @@
 """``@remote``: a function that runs elsewhere when it is called."""
 
+import contextlib
 import functools
 import operator
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from .errors import ConfigurationError
+from .errors import ConfigurationError, ReadieError
+from .event_loop import refuse_in_running_loop
 from .hints import Hints, scan
 from .options import Options, RemoteOptions
 
@@ -13,9 +15,11 @@ if TYPE_CHECKING:
     from .call import Call
     from .client import Client
     from .explanation import Explanation
+    from .mapping import Mapping
     from .stream import Stream
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -25,6 +29,16 @@ class RemoteFunction(Generic[P, R]):
 
     ``f(x)`` blocks for the value; ``f.spawn(x)`` returns a :class:`~readie.Call` now; ``await f.aio(x)`` is for event
     loops; ``f.local(x)`` runs here. Sent along as a global of another remote function, it is the plain function again.
+
+    Example:
+        ```python
+        @remote
+        def mean(rows):
+            import pandas as pd
+            return pd.DataFrame(rows).mean().to_dict()
+
+        mean([{"a": 1}, {"a": 3}])
+        ```
     """
 
     def __init__(self, function: Callable[P, R], options: Options, client: "Client | None" = None) -> None:
@@ -37,13 +51,25 @@ class RemoteFunction(Generic[P, R]):
         return f"<readie.RemoteFunction {getattr(self, '__qualname__', self.__wrapped__)}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run remotely and wait for the value; raises what :meth:`Call.result <readie.Call.result>` raises.
+        """Run remotely and wait for the value; an interrupt (Ctrl-C) cancels the call.
 
         A generator function gives a :class:`~readie.Stream` at once, and an ``async def`` its value, run to its end.
+
+        Raises:
+            RunningLoopError: in an event loop; ``await f.aio(...)`` is for that.
+            ReadieError: what :meth:`spawn` and :meth:`Call.result <readie.Call.result>` raise.
         """
         if (stream := self._stream(*args, **kwargs)) is not None:
             return cast("R", stream)
-        return self.spawn(*args, **kwargs).result()
+        name = self.__wrapped__.__name__ if hasattr(self.__wrapped__, "__name__") else "f"
+        refuse_in_running_loop(f"{name}(...)", f"await {name}.aio(...)")
+        call = self.spawn(*args, **kwargs)
+        try:
+            return call.result()
+        except KeyboardInterrupt:
+            with contextlib.suppress(ReadieError):
+                call.cancel()
+            raise
 
     def spawn(self, *args: P.args, **kwargs: P.kwargs) -> "Call[R]":
         """Submit the call and return at once.
@@ -82,14 +108,41 @@ class RemoteFunction(Generic[P, R]):
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
 
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Run remotely without blocking the event loop: ``await f.aio(x)``; ``async for`` for a generator function."""
+        """Run remotely without blocking the event loop: ``await f.aio(x)``; ``async for`` for a generator function.
+
+        A task that is cancelled cancels its call.
+        """
         return self._stream(*args, **kwargs) or self._aio(*args, **kwargs)
 
     async def _aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
         import asyncio  # noqa: PLC0415 - whoever awaits has it already
 
         call = await asyncio.to_thread(self.spawn, *args, **kwargs)
-        return await call.aresult()
+        try:
+            return await call.aresult()
+        except asyncio.CancelledError:
+            with contextlib.suppress(ReadieError):
+                await asyncio.to_thread(call.cancel)
+            raise
+
+    @property
+    def map(self) -> "Mapping[R]":
+        """Call it for each item of an iterable: ``f.map(items)``, in an event loop ``f.map.aio(items)``.
+
+        See :class:`readie.mapping.Mapping` for the arguments.
+        """
+        from .mapping import Mapping  # noqa: PLC0415
+
+        spawn: Any = self.spawn
+        return Mapping(spawn)
+
+    @property
+    def starmap(self) -> "Mapping[R]":
+        """Like :attr:`map`, for an iterable of tuples of arguments."""
+        from .mapping import Mapping  # noqa: PLC0415
+
+        spawn: Any = self.spawn
+        return Mapping(lambda arguments: spawn(*arguments))
 
     def _stream(self, *args: P.args, **kwargs: P.kwargs) -> "Stream[Any] | None":
         """Return an iterator whose first step submits the call of a generator function, as it begins a local one."""
@@ -132,15 +185,28 @@ class RemoteFunction(Generic[P, R]):
     def _hints(self) -> Hints:
         return scan(self.__wrapped__)
 
-    def __get__(self, instance: object, owner: type | None = None) -> "RemoteFunction[..., R]":
-        if instance is None:
-            return cast("RemoteFunction[..., R]", self)
+    @overload
+    def __get__(self, instance: None, owner: type) -> "RemoteFunction[P, R]": ...
+
+    @overload
+    def __get__(
+        self: "RemoteFunction[Concatenate[Any, Q], R]", instance: object, owner: type | None = None
+    ) -> "RemoteFunction[Q, R]": ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> "RemoteFunction[Any, R]":
+        """Bind a method to its object, a class method to its class."""
+        if instance is None and not isinstance(self.__wrapped__, (classmethod, staticmethod)):
+            return self
         bound = self.__wrapped__.__get__(instance, owner)
         return RemoteFunction(bound, self._options, self._client)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The plain function, by means every Python has: a sandbox need not know this class.
         return operator.getitem, ((self.__wrapped__,), 0)
+
+
+@overload
+def remote(function: "classmethod[Any, P, R]", /) -> RemoteFunction[P, R]: ...
 
 
 @overload
@@ -155,8 +221,11 @@ def remote(function: Callable[P, R], /) -> RemoteFunction[P, R]: ...
 def remote(**options: Unpack[RemoteOptions]) -> Callable[[Callable[P, R]], RemoteFunction[P, R]]: ...
 
 
-def remote(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+def remote(function: Any = None, /, **options: Any) -> Any:
     """Make a function run remotely: ``@remote`` or ``@remote(timeout=60, ...)``.
+
+    Of methods, put it above ``@classmethod`` and ``@staticmethod``. The object or class that a method belongs to
+    travels with the call, as any argument does.
 
     Args:
         function: the function, when used bare.
@@ -165,11 +234,17 @@ def remote(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     Raises:
         ConfigurationError: an unknown option (names the nearest known one), a wrong value, or something not callable.
         InvalidRequestError: options that contradict each other.
+
+    Example:
+        ```python
+        @remote(timeout=60, memory="2Gi", retries=2)
+        def train(rows): ...
+        ```
     """
     checked = Options.of(options)
 
     def decorate(function: Callable[P, R]) -> RemoteFunction[P, R]:
-        if not callable(function):
+        if not callable(function) and not isinstance(function, classmethod):
             raise ConfigurationError(f"remote() decorates a function, not {type(function).__name__}")
         return RemoteFunction(function, checked)
 

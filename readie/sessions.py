@@ -40,6 +40,13 @@ class Session:
 
     Attributes:
         id: unique; :func:`readie.get_session` attaches to the session by it from any process.
+
+    Example:
+        ```python
+        session = readie.session()
+        mean.options(session=session)(rows)
+        session.close()
+        ```
     """
 
     def __init__(
@@ -237,6 +244,13 @@ def session(
     Raises:
         ConfigurationError: a wrong value.
         InvalidRequestError: options that contradict each other.
+
+    Example:
+        ```python
+        with readie.session(idle_ttl=600):
+            load(rows)
+            print(mean())
+        ```
     """
     if not isinstance(idle_ttl, (int, float)) or isinstance(idle_ttl, bool) or not 0 < idle_ttl < float("inf"):
         raise ConfigurationError(f"idle_ttl={idle_ttl!r}: give seconds, more than 0")
@@ -259,6 +273,14 @@ def get_session(id: str) -> Session:  # noqa: A002 - what it is to its user
     """Return the session of that id, which any process opened. Never opens one: calls raise where there is none.
 
     Leaving its ``with`` block does not close it.
+
+    Raises:
+        ConfigurationError: no session can have such an id.
+
+    Example:
+        ```python
+        mean.options(session=readie.get_session("of-the-report"))()
+        ```
     """
     return Session(
         _checked_id(id),

@@ -36,6 +36,13 @@ class Settings(BaseSettings):
         return self
 
 
+class ClientSettings(Settings):
+    """What :func:`readie.configure` takes."""
+
+    max_payload_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
+    """Largest pickled function with its arguments; a worker has the like for results."""
+
+
 def _read_url(file: Path) -> str:
     try:
         url = file.read_text().strip()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from .errors import ReadieError, ResultExpiredError, WorkerLostError
+from .event_loop import refuse_in_running_loop
 from .ledger.streams import Position, ReadElsewhereError, StreamRestartedError, ValuesLostError
 from .pickling import load_value
 
@@ -49,6 +50,14 @@ class Stream(Generic[T_co]):
     The function runs on while values are read, and is at most 32 values (or 4 MiB of them) ahead of the reader. What it
     raises is raised here, after the values before it. Leaving the loop, ``close()``, or the end of this process stops
     the function.
+
+    Example:
+        ```python
+        for line in read_lines("data.csv"):
+            print(line)
+        async for line in read_lines.aio("data.csv"):
+            print(line)
+        ```
     """
 
     def __init__(self, start: "Callable[[], Call[Any]]", *, owns: bool) -> None:
@@ -86,9 +95,11 @@ class Stream(Generic[T_co]):
 
         Raises:
             RemoteError: the function raised; also an instance of the function's own exception type.
+            RunningLoopError: in an event loop; ``async for`` is for that.
             WorkerLostError: the worker was lost after values were read; it may be running again, from the beginning.
             ReadieError: anything else that ended the call.
         """
+        refuse_in_running_loop("reading a stream with `for`", "async for")
         while isinstance(step := self._step(), Future):
             step.result()
         if isinstance(step, _Ended):

@@ -31,6 +31,7 @@ class Needs(NamedTuple):
     opens_session: bool = False
     bounded_cpu: bool = False
     """Whether it asks for a number of cores."""
+    gpu: bool = False
 
     @classmethod
     def of(cls, header: CallHeader) -> "Needs":
@@ -43,6 +44,7 @@ class Needs(NamedTuple):
             options.memory_bytes,
             header.session is not None,
             options.cpu is not None,
+            options.gpu,
         )
 
     @classmethod
@@ -157,6 +159,12 @@ def fitting(needs: Needs, workers: Sequence[WorkerState]) -> list[WorkerState] |
     of_python = [worker for worker in of_flavor if worker.announcement.python == needs.python]
     if not of_python:
         return Refused(ErrorCode.INCOMPATIBLE_PYTHON, _other_pythons(needs.python, of_flavor), for_want_of_workers=True)
+    if needs.gpu and not any(worker.announcement.gpu for worker in of_python):
+        return Refused(ErrorCode.RESOURCE_EXHAUSTED, _no_gpu(needs.flavor), for_want_of_workers=True)
+    return _with_resources(needs, [worker for worker in of_python if worker.announcement.gpu or not needs.gpu])
+
+
+def _with_resources(needs: Needs, of_python: list[WorkerState]) -> list[WorkerState] | Refused:
     pin, memory = needs.checkpoint_id, needs.memory_bytes
     found = of_python
     if pin is not None:
@@ -205,6 +213,13 @@ def _other_pythons(python: str, workers: Iterable[WorkerState]) -> str:
     return (
         f"the call comes from Python {python} and the running workers have Python {there}; "
         "call from one of these versions, or start a worker whose flavor has yours"
+    )
+
+
+def _no_gpu(flavor: str) -> str:
+    return (
+        f"the call asks for a GPU (gpu=True) and no worker of the flavor {flavor!r} has one; leave gpu out, or start a "
+        "worker whose sandboxes have a GPU"
     )
 
 

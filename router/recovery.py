@@ -4,10 +4,13 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from readie.failures import retry_after
 from readie.ledger.routing import Broken, Record
 from readie.ledger.sessions import SessionLedger
+from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import CallState, Envelope, Failure, Report
+from readie.protocol.reading import UnreadableError, read
 from readie.protocol.session import SessionState
 
 log = logging.getLogger(__name__)
@@ -18,6 +21,8 @@ _LOST_AFTER_SECONDS: Final = 15
 """A message that is in no queue for this long is lost."""
 _BEGUN_WITHIN_SECONDS: Final = 30.0
 """A worker has a slot for every call it is given, so it begins at once or never."""
+_LATEST_LOOK_SECONDS: Final = 0.5
+"""A call that is to run again sooner than any that is known of is noticed this much too late at the most."""
 _NOBODY: Final = "-"
 """No worker's incarnation."""
 _MOST_ATTEMPTS: Final = 10
@@ -116,11 +121,33 @@ class Recovery:
             outcome = self._ledger.requeue(call_id, worker, record.incarnation)
             log.info("taken back from its worker: call=%s worker=%s outcome=%s", call_id, worker, outcome)
 
+    def sweep_delayed(self) -> float:
+        """Queue the calls that are to run again now; returns after how many seconds to look again."""
+        left = self._ledger.release_delayed(_AT_ONCE)
+        return _LATEST_LOOK_SECONDS if left is None else min(left, _LATEST_LOOK_SECONDS)
+
+    def _retry(self, record: Record, call_id: str, failure: Failure) -> bool:
+        """Have a call that was lost with its worker run again, if its caller allowed that."""
+        (full,) = self._ledger.records([call_id], messages=True)
+        if isinstance(full, Broken):
+            return False
+        try:
+            _, header = read(full.message)
+        except UnreadableError:
+            return False
+        policy = header.options.retries if isinstance(header, CallHeader) else None
+        retry = retry_after(policy, record.begun, failure)
+        return retry is not None and self._ledger.retry(call_id, record.attempt, *retry)
+
     def _lose(self, record: Record, call_id: str, message: str) -> None:
+        failure = Failure(code=ErrorCode.WORKER_LOST, message=message)
+        if record.state is CallState.RUNNING and self._retry(record, call_id, failure):
+            log.warning("lost, to run again: call=%s worker=%s attempt=%d", call_id, record.worker, record.attempt)
+            return
         envelope = Envelope(
             id=call_id,
             state=CallState.FAILED,
-            failure=Failure(code=ErrorCode.WORKER_LOST, message=message),
+            failure=failure,
             submitted_at=record.submitted_at,
             report=Report(worker=record.worker, attempt=record.attempt),
         )

@@ -106,6 +106,7 @@ class Service:
         chores = [
             _Chore(self._renew, now, every_seconds=1.0),
             _Chore(self._expiry.sweep, now, every_seconds=1.0),
+            _Chore(self._recovery.sweep_delayed, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_routers, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_messages, now, every_seconds=1.0),
             _Chore(self._recovery.sweep_workers, now + _GRACE_SECONDS, every_seconds=1.0),

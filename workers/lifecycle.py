@@ -201,6 +201,7 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             max_sessions=settings.max_sessions,
             evicts_idle_sessions=settings.evict_idle_sessions,
             flavor=settings.flavor,
+            gpu=settings.sandbox_gpu != "none",
             runsc_version=runsc.version,
             memory_bytes=settings.memory_bytes,
             call_memory_bytes=settings.sandbox_memory_bytes,

@@ -10,12 +10,14 @@ from typing import Literal
 
 from redis.exceptions import RedisError
 
+from readie.failures import retry_after
 from readie.ledger import Claim
 from readie.ledger.streams import StreamLedger
 from readie.protocol.call import INLINE_LIMIT_BYTES, CallHeader
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import CallState, Envelope, Failure, Report
 from readie.protocol.payload import Buffer
+from readie.sizes import format_bytes
 
 from .control import RunningCall, RunningCalls, StoppedError
 from .executor.wire import FrameTooLargeError, WireError
@@ -139,7 +141,8 @@ class Runner:
                 run.failure, run.value = Failure(code=ErrorCode.CANCELLED, message="the call was cancelled"), b""
             try:
                 self._leave_session(run)
-                self._store(run, claim)
+                if not self._retry(run, claim):
+                    self._store(run, claim)
             finally:
                 if run.started is not None and run.session is None:
                     stage.supply.discard(run.started)
@@ -201,7 +204,7 @@ class Runner:
             run.failure = Failure(code=ErrorCode.TIMEOUT, message=f"stopped after its timeout of {timeout:g} s")
         except FrameTooLargeError as error:
             run.phases.end("execute")
-            run.failure = Failure(code=ErrorCode.RESOURCE_EXHAUSTED, message=f"the result is too large: {error}")
+            run.failure = Failure(code=ErrorCode.RESOURCE_EXHAUSTED, message=_too_large(error))
         except (UnwantedError, MovedOnError, StoppedError):
             sandbox.kill()
             run.phases.end("execute")
@@ -313,9 +316,23 @@ class Runner:
             run.failure = Failure(
                 code=_ERROR_CODES[error.code],
                 type=f"{error.module}.{error.type}",
+                bases=tuple(error.bases),
+                flavor=run.header.options.flavor,
                 message=error.message,
                 traceback=error.traceback,
             )
+
+    def _retry(self, run: _Run, claim: Claim) -> bool:
+        """Have a call that failed run again, if its caller wants that."""
+        header, placement = run.header, run.header.placement
+        assert placement is not None
+        retry = run.failure and retry_after(header.options.retries, claim.begun, run.failure)
+        if not retry or not self._ledger.retry(header.id, placement.attempt, *retry):
+            return False
+        _log.info(
+            "call %s: attempt %d failed, %.3g s until the next", header.id, placement.attempt, retry.delay_seconds
+        )
+        return True
 
     def _store(self, run: _Run, claim: Claim) -> None:
         header, placement = run.header, run.header.placement
@@ -374,6 +391,13 @@ class Runner:
             _start_of(started),
             1000 * (ended.at - claim.started_at),
         )
+
+
+def _too_large(error: FrameTooLargeError) -> str:
+    return (
+        f"the result is {format_bytes(error.size_bytes)} when pickled, above this worker's limit of "
+        f"{format_bytes(error.limit_bytes)}; return less, or raise READIE_MAX_RESULT_BYTES there"
+    )
 
 
 def _start_of(started: Started | None) -> str:

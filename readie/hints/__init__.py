@@ -40,8 +40,9 @@ def scan(function: Callable[..., object]) -> Hints:
     """
     walk = Walk()
     walk.run(function)
-    return Hints(_bounded(walk.imports), *(_bounded(walk.named[kind]) for kind in ("models", "tokenizers", "datasets")))
+    return Hints(bounded(walk.imports), *(bounded(walk.named[kind]) for kind in ("models", "tokenizers", "datasets")))
 
 
-def _bounded(names: Iterable[str]) -> tuple[str, ...]:
+def bounded(names: Iterable[str]) -> tuple[str, ...]:
+    """Return as many names as a call may carry, sorted; those with fewer dots are kept first."""
     return tuple(sorted(sorted(names, key=lambda name: (name.count("."), name))[:_MAX_NAMES]))

@@ -18,7 +18,7 @@ from readie.protocol.catalogue import Catalogue
 from readie.protocol.codes import ErrorCode
 from readie.protocol.dead_letter import MOST_DEAD_LETTERS, DeadLetter
 from readie.protocol.envelope import CallState, Envelope, Failure, Report
-from readie.protocol.payload import Buffer
+from readie.protocol.payload import Buffer, total_size
 
 from .result import encode_result
 
@@ -26,6 +26,8 @@ PAYLOAD_SECONDS: Final = 7 * 24 * 3600
 """A payload whose call never ends (its client broke the record, say) goes after a week."""
 CANCELLED_SECONDS: Final = 3600
 """How long it is kept that a call was cancelled."""
+_PART_BYTES: Final = 8 << 20
+"""Larger values are written and read in parts, so that neither Redis nor a process holds them several times."""
 AVOID_SECONDS: Final = 60
 """How long a worker is not asked for a checkpoint that it failed to restore."""
 ENDED_SESSION_SECONDS: Final = 3600
@@ -39,6 +41,7 @@ _KNOWN_TO_SCRIPTS: Final = {
     "WAITING_GROUP": keys.waiting_group(""),
     "WAITING_GROUPS": keys.WAITING_GROUPS,
     "EXPIRIES": keys.EXPIRIES,
+    "DELAYED": keys.DELAYED,
     "CAPACITY": keys.CAPACITY,
     "SUBMIT_QUEUE": keys.SUBMIT_QUEUE,
     "WAKE": keys.WAKE,
@@ -97,6 +100,8 @@ class Claim:
     submitted_at: float
     placed_at: float
     started_at: float
+    begun: int
+    """How often the call has begun, this time included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +162,7 @@ class Ledger:
         call_id: str,
         message: str,
         reply: str,
-        payload: bytes | None = None,
+        payload: Sequence[Buffer] | None = None,
         expires_seconds: float | None = None,
         *,
         listens: bool = False,
@@ -168,7 +173,7 @@ class Ledger:
             call_id: new, unguessable id.
             message: what goes on the submit queue.
             reply: client to tell of the end.
-            payload: the pickled function and arguments when they are not in the message.
+            payload: the pieces of the pickled function and arguments when they are not in the message.
             expires_seconds: within which it must begin.
             listens: whether the client wants to hear of its first output or value.
 
@@ -176,7 +181,7 @@ class Ledger:
             The submit time (Redis clock, seconds).
         """
         if payload is not None:
-            self.redis.set(keys.payload(call_id), payload, ex=PAYLOAD_SECONDS)
+            self._store(keys.payload(call_id), payload, PAYLOAD_SECONDS)
         return float(
             self._run(
                 "submit",
@@ -197,11 +202,44 @@ class Ledger:
         if times is None:
             return None
         payload = self.redis.get(keys.payload(header.id)) if header.payload_by_reference else None
-        return Claim(*(float(time) for time in times)), cast("bytes | None", payload)
+        submitted_at, placed_at, started_at, begun = map(float, times)
+        return Claim(submitted_at, placed_at, started_at, int(begun)), cast("bytes | None", payload)
 
     def store_value(self, call_id: str, attempt: int, value: Buffer, keep_seconds: int) -> None:
         """Store an attempt's pickled result that is above the inline limit; comes before :meth:`finish`."""
-        self.redis.set(keys.value(call_id, attempt), memoryview(value), ex=keep_seconds)
+        self._store(keys.value(call_id, attempt), [value], keep_seconds)
+
+    def fetch_value(self, call_id: str, attempt: int, size: int) -> bytearray | None:
+        """Return what :meth:`store_value` stored, of which ``size`` bytes; ``None``: it is no longer kept.
+
+        Its peak memory is its size: Redis' client would hold a whole reply twice.
+        """
+        value = bytearray(size)
+        for start in range(0, size, _PART_BYTES):
+            end = min(start + _PART_BYTES, size)
+            part = cast("bytes", self.redis.getrange(keys.value(call_id, attempt), start, end - 1))
+            if len(part) != end - start:
+                return None
+            value[start:end] = part
+        return value
+
+    def _store(self, key: str, pieces: Sequence[Buffer], keep_seconds: int) -> None:
+        """Store joined pieces as one value, without joining more of them than one part."""
+        size = total_size(pieces)
+        if size <= _PART_BYTES:
+            self.redis.set(key, b"".join(pieces), ex=keep_seconds)
+            return
+        self.redis.set(key, b"", ex=keep_seconds)
+        # The whole at once: Redis would move all that it has for each part that makes the value longer.
+        self.redis.setrange(key, size - 1, cast("str", bytes(1)))
+        start = 0
+        for piece in pieces:
+            view = memoryview(piece).cast("B")
+            for first in range(0, len(view), _PART_BYTES):
+                part = bytes(view[first : first + _PART_BYTES])
+                # By its place: a command that is sent again, because its answer was lost, changes nothing.
+                self.redis.setrange(key, start + first, cast("str", part))
+            start += len(view)
 
     def finish(
         self, envelope: Envelope, *, attempt: int, keep_seconds: int, unless_begun: bool = False
@@ -232,6 +270,17 @@ class Ledger:
         if envelope.value_by_reference and (stored is None or stored.state is not envelope.state):
             self.redis.delete(keys.value(envelope.id, attempt))
         return stored
+
+    def retry(self, call_id: str, attempt: int, delay_seconds: float, why: str) -> bool:
+        """Have a call run again whose running attempt failed; ``False``: it has moved on, or is cancelled.
+
+        Args:
+            call_id: the call.
+            attempt: the one that failed.
+            delay_seconds: how long it waits before.
+            why: what its status says until then.
+        """
+        return bool(self._run("retry", [keys.call(call_id)], [call_id, attempt, f"{delay_seconds:.6f}", why]))
 
     def cancel(self, call_id: str, *, stop_running: bool = True) -> Cancelled:
         """Cancel a call, wherever it is; a running one only with ``stop_running``."""

@@ -96,6 +96,8 @@ class Record(NamedTuple):
     submitted_at: float
     expires_at: float | None
     """Time it must begin before; ``None`` without limit, and once it has begun."""
+    begun: int
+    """How often a worker has begun it."""
     group: str
     """What it is among the waiting calls of; empty when it does not wait."""
     message: bytes
@@ -201,7 +203,7 @@ class RoutingLedger(Ledger):
 
     def records(self, call_ids: Sequence[str], *, messages: bool = False) -> list[Record | Broken]:
         """Return what is known of these calls, with the messages they were submitted with or without."""
-        fields = ["state", "attempt", "incarnation", "worker", "submitted_at", "expires_at", "group"]
+        fields = ["state", "attempt", "incarnation", "worker", "submitted_at", "expires_at", "begun", "group"]
         fields += ["message"] * messages
         with self.redis.pipeline(transaction=False) as pipe:
             for call_id in call_ids:
@@ -241,6 +243,11 @@ class RoutingLedger(Ledger):
     def ask_for_wake(self) -> None:
         """Have a router look at the waiting calls after what it has in hand."""
         self.redis.rpush(keys.SUBMIT_QUEUE, keys.WAKE)
+
+    def release_delayed(self, most: int) -> float | None:
+        """Queue the calls whose time to run again has come; returns the seconds until the next, ``None`` without."""
+        left = self._run("release_delayed", [keys.DELAYED, keys.SUBMIT_QUEUE], [most, keys.call("")])
+        return float(left) if left else None
 
     def expiring(self, most: int) -> list[tuple[str, float]]:
         """Return the calls that must begin soonest, and the seconds each has left by now."""
@@ -372,7 +379,9 @@ def _placed(reply: Any) -> Placed | NoRoom | Settled | Broken:
 def _record(reply: Any) -> Record | Broken:
     if isinstance(reply, RedisError):
         return Broken(str(reply))
-    state, attempt, incarnation, worker, submitted_at, expires_at, group, *message = (field or b"" for field in reply)
+    state, attempt, incarnation, worker, submitted_at, expires_at, begun, group, *message = (
+        field or b"" for field in reply
+    )
     try:
         return Record(
             CallState(state.decode()) if state else None,
@@ -381,6 +390,7 @@ def _record(reply: Any) -> Record | Broken:
             worker.decode(),
             float(submitted_at or 0.0),
             float(expires_at) if expires_at else None,
+            int(begun or 0),
             group.decode(),
             message[0] if message else b"",
         )

@@ -33,6 +33,8 @@ class Announcement(Message):
     catalogue: str | None
     """Digest of the catalogue it serves."""
     checkpoints: tuple[str, ...] = ()
+    gpu: bool = False
+    """Whether its sandboxes have a GPU."""
     memory_bytes: int | None = Field(default=None, gt=0)
     """What its sandboxes may hold together; ``None``: not known, and not counted."""
     call_memory_bytes: int | None = Field(default=None, gt=0)

@@ -1,5 +1,6 @@
 """The header of a call: all that router and worker may know of it. The payload stays opaque to both."""
 
+from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -32,6 +33,33 @@ class ImportHints(Message):
     datasets: tuple[str, ...] = ()
 
 
+class RetryPolicy(Message):
+    """When a call that had begun and failed may begin again."""
+
+    times: int = Field(ge=0, le=1000)
+    """How often, besides the first time."""
+    after: tuple[str, ...]
+    """Qualified names of the exception classes after which it may, those below them included."""
+    delay_seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Before the first time; each further one waits ``factor`` times longer."""
+    factor: float = Field(default=2.0, ge=1, allow_inf_nan=False)
+    longest_delay_seconds: float = Field(default=60.0, ge=0, allow_inf_nan=False)
+
+    def delay_after(self, begun: int, classes: Iterable[str]) -> float | None:
+        """Return the seconds after which the call is to run again, ``None``: it is not.
+
+        Args:
+            begun: how often it has begun by now.
+            classes: qualified names of the error's class and all its bases.
+        """
+        if begun > self.times or set(self.after).isdisjoint(classes):
+            return None
+        delay = self.delay_seconds
+        for _ in range(begun - 1):
+            delay = min(delay * self.factor, self.longest_delay_seconds)
+        return min(delay, self.longest_delay_seconds)
+
+
 class CallOptions(Message):
     """Options that decide where and how a call runs."""
 
@@ -48,6 +76,10 @@ class CallOptions(Message):
     """Cores the sandbox may use. ``None``: what the worker gives by itself."""
     packages: tuple[PackageRequirement, ...] = Field(default=(), max_length=MOST_PACKAGES)
     """What the function needs besides its flavor."""
+    gpu: bool = False
+    """Only where sandboxes have a GPU."""
+    retries: RetryPolicy | None = None
+    """``None``: what had begun is not run again."""
     checkpoint_id: str | None = Field(default=None, min_length=1, max_length=64)
     disable_optimized_execution: bool = False
 

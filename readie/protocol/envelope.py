@@ -46,7 +46,11 @@ class Failure(Message):
     """What the sandbox could hold and what it held at most, for ``ErrorCode.MEMORY_LIMIT``."""
     type: str = ""
     """Qualified name of the remote exception's class, for ``ErrorCode.REMOTE``."""
+    bases: tuple[str, ...] = ()
+    """Qualified names of that class and of all its bases."""
     traceback: str = ""
+    flavor: str = ""
+    """What the call ran with, for ``ErrorCode.REMOTE``."""
 
 
 class Report(Message):

@@ -23,6 +23,9 @@ WAITING_GROUPS: Final = PREFIX + "waiting-groups"
 EXPIRIES: Final = PREFIX + "expiries"
 """Sorted set: ids of the calls that must begin before a time, by that time (Redis clock, seconds). The call's beginning
 or end removes the member."""
+DELAYED: Final = PREFIX + "delayed"
+"""Sorted set: ids of the queued calls that are to be run again at a time, by that time (Redis clock, seconds). A router
+takes the member out when the time has come; the call's end removes it before."""
 CAPACITY: Final = PREFIX + "capacity"
 """Counter of the events that may let a waiting call run: a call ended, a worker came. One key, never removed."""
 DEAD_LETTERS: Final = PREFIX + "dead-letters"

@@ -36,7 +36,7 @@ def test_the_global_variable_that_can_not_be_pickled_is_named() -> None:
 
 
 def test_a_call_is_two_pickles() -> None:
-    function, arguments = decode(dump_call(lambda value: value + 1, (1,), {"key": 2}))
+    function, arguments, *_ = decode(dump_call(lambda value: value + 1, (1,), {"key": 2}))
     assert pickle.loads(function.data, buffers=function.buffers)(1) == 2
     assert pickle.loads(arguments.data, buffers=arguments.buffers) == ((1,), {"key": 2})
 
@@ -44,7 +44,7 @@ def test_a_call_is_two_pickles() -> None:
 def test_a_recursive_remote_function_travels_as_the_plain_function() -> None:
     namespace: dict[str, object] = {"__name__": "__main__", "remote": remote}
     exec("@remote\ndef factorial(n):\n    return n * factorial(n - 1) if n else 1", namespace)
-    function, _ = decode(dump_call(namespace["factorial"].__wrapped__, (), {}))  # type: ignore[attr-defined]
+    function, *_ = decode(dump_call(namespace["factorial"].__wrapped__, (), {}))  # type: ignore[attr-defined]
     assert b"RemoteFunction" not in bytes(function.data)
     assert pickle.loads(function.data)(5) == 120
 

@@ -43,7 +43,7 @@ def ledger(redis: Redis) -> RoutingLedger:
         catalogue=None,
     )
     ledger.announce(announcement, lease_seconds=10)
-    ledger.submit("a", "message", "client", b"payload")
+    ledger.submit("a", "message", "client", [b"pay", b"load"])
     return ledger
 
 

@@ -75,7 +75,7 @@ def end(ledger: RoutingLedger, call_id: str, attempt: int = 1, state: CallState 
 
 def test_a_call_goes_from_queued_to_done_and_leaves_only_what_expires(ledger: RoutingLedger, redis: Redis) -> None:
     announce(ledger)
-    ledger.submit("a", "message", "client", b"payload")
+    ledger.submit("a", "message", "client", [b"pay", b"load"])
     assert ledger.state("a") == (CallState.QUEUED, "")
     assert redis.rpop(keys.SUBMIT_QUEUE) == b"message"
     call = header("a", by_reference=True)

@@ -178,7 +178,7 @@ FRAME_OF_GARBAGE = b"\x00\x00\x00\x04\x11\xff\xfe\xfd\xfc"
         (write_to_all_descriptors, (FRAME_OF_NO_RESULT,), SandboxDiedError, "not as agreed"),
         (write_to_all_descriptors, (FRAME_OF_GARBAGE,), SandboxDiedError, "not JSON"),
         (write_without_end, (), SandboxDiedError, "wrote to its connection"),
-        (return_a_gibibyte, (), ResourceExhaustedError, "result is too large"),
+        (return_a_gibibyte, (), ResourceExhaustedError, "above this worker.s limit"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

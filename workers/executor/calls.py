@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
 import cloudpickle
 
+from readie.protocol import context as call_context
 from readie.protocol import payload
+from readie.protocol.context import Context
 from readie.protocol.exceptions import reduce_exception
 from readie.protocol.payload import Buffer, Pickled
-from workers.executor import running, wire
+from readie.protocol.versions import differences, module_behind, versions_of
+from workers.executor import context, running, wire
 from workers.executor.values import Values
 
 ErrorCode = Literal["raised", "serialization", "deserialization"]
 
 _MAX_NAME_CHARACTERS = 1 << 10
+_MAX_BASES = 64
 _MAX_MESSAGE_CHARACTERS = 64 << 10
 _MAX_TRACEBACK_CHARACTERS = 256 << 10
 
@@ -48,11 +53,30 @@ def run(container: bytearray, values: Values | None = None, load: Callable[[Pick
     """
     clock = _PhaseClock()
     try:
+        function, arguments, *rest = payload.decode(container)
+        goes_with_it = call_context.unpack([item.data for item in rest])
+    except ValueError as error:
+        clock.end_phase("load_seconds")
+        return _failed("deserialization", error, clock)
+    with context.environment(goes_with_it.environment):
+        context.take_modules(goes_with_it.modules)
+        return _run((function, arguments), goes_with_it, values, load or _load, clock)
+
+
+def _run(
+    pickles: Sequence[Pickled],
+    goes_with_it: Context,
+    values: Values | None,
+    load: Callable[[Pickled], Any],
+    clock: _PhaseClock,
+) -> Ended:
+    try:
         try:
-            function, (arguments, keywords) = map(load or _load, payload.decode(container))
+            function, (arguments, keywords) = map(load, pickles)
         finally:
             clock.end_phase("load_seconds")
     except BaseException as error:  # unpickling runs imports, which may raise anything
+        _name_versions(error, goes_with_it.versions)
         return _failed("deserialization", error, clock)
     try:
         try:
@@ -98,12 +122,29 @@ class _PhaseClock:
         self._began = now
 
 
+def _name_versions(error: BaseException, at_client: Mapping[str, str]) -> None:
+    """Say in an error of unpickling which packages the client has in another version."""
+    different = differences(at_client, they="at the client", we="in the sandbox")
+    if not different:
+        return
+    if len(error.args) == 1 and isinstance(error.args[0], str):
+        error.args = (f"{error.args[0]} ({different})",)
+        if isinstance(error, ImportError):
+            error.msg = error.args[0]
+    else:
+        error.add_note(different)
+
+
 def _failed(code: ErrorCode, error: BaseException, clock: _PhaseClock, prefix: str = "") -> Ended:
     error.__traceback__ = _without_executor_frames(error.__traceback__)
     described = {
         "code": code,
         "type": _shortened(type(error).__qualname__, _MAX_NAME_CHARACTERS),
         "module": _shortened(str(type(error).__module__), _MAX_NAME_CHARACTERS),
+        "bases": [
+            _shortened(f"{kind.__module__}.{kind.__qualname__}", _MAX_NAME_CHARACTERS)
+            for kind in type(error).__mro__[:_MAX_BASES]
+        ],
         "message": _shortened(prefix + _message(error), _MAX_MESSAGE_CHARACTERS),
         "traceback": _shortened(_traceback_text(error), _MAX_TRACEBACK_CHARACTERS),
     }
@@ -123,20 +164,27 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, stream: io.BytesIO, buffers: list[pickle.PickleBuffer], *, with_chain: bool) -> None:
         super().__init__(stream, protocol=5, buffer_callback=buffers.append)
         self._with_chain = with_chain
+        self.modules: set[str] = set()
+        """Of what was pickled as no more than its name."""
 
     def reducer_override(self, value: object) -> Any:
         if isinstance(value, BaseException):
             reduced = reduce_exception(value, with_chain=self._with_chain)
             if reduced is not None:
                 return reduced
-        return super().reducer_override(value)
+        reduced = super().reducer_override(value)
+        if reduced is NotImplemented and (name := module_behind(value)):
+            self.modules.add(name)
+        return reduced
 
 
 def _dump(value: object, *, with_chain: bool = True) -> list[Buffer]:
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
-    _Pickler(stream, buffers, with_chain=with_chain).dump(value)
-    pieces = payload.encode([Pickled(stream.getbuffer(), [buffer.raw() for buffer in buffers])])
+    pickler = _Pickler(stream, buffers, with_chain=with_chain)
+    pickler.dump(value)
+    versions = Pickled(json.dumps(versions_of(pickler.modules)).encode())
+    pieces = payload.encode([Pickled(stream.getbuffer(), [buffer.raw() for buffer in buffers]), versions])
     if (size := payload.total_size(pieces)) > wire.MAX_FRAME_BYTES:
         raise ValueError(f"{size} pickled bytes are above the limit of {wire.MAX_FRAME_BYTES} bytes")
     return pieces
@@ -147,7 +195,7 @@ def _dump_exception(error: BaseException) -> list[Buffer]:
     for with_chain in (True, False):
         try:
             pieces = _dump(error, with_chain=with_chain)
-            (pickled,) = payload.decode(b"".join(pieces))
+            pickled, *_ = payload.decode(b"".join(pieces))
             if isinstance(_load(pickled), BaseException):
                 return pieces
         except BaseException:  # noqa: S112 - an exception class with a broken __reduce__ is common

@@ -7,13 +7,13 @@ from it. JSON payloads are objects in which an unknown key is ignored, so a fiel
     worker → executor   CALL    {"id", "name", "session", "address_space_bytes" where it is to be bounded,
                                  "layer" where it has packages of its own,
                                  "credit" where its values are wanted while it runs}            then PAYLOAD
-    worker → executor   PAYLOAD container of [function, (args, kwargs)]
+    worker → executor   PAYLOAD container of [function, (args, kwargs), what goes with them: readie.protocol.context]
     worker → executor   CREDIT  {"values", "bytes", "stop"}  how many values the call may have sent, in all, before the
                                 next (and how many bytes), or that no more are wanted; may be late: to be ignored then
     executor → worker   YIELD   container of [value], as often as there is credit, before RESULT
     executor → worker   RESULT  {"outcome", "load_seconds", "execute_seconds", "dump_seconds", "error",
                                  "ignored_globals"}                                              then VALUE
-    executor → worker   VALUE   container of [value] or [exception]; empty when there is nothing that can be pickled
+    executor → worker   VALUE   container of [value or exception, package versions]; empty when it can not be pickled
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def run(
         raise CaptureError(f"the sandbox ended in {function.__name__}: {error}") from error
     if result.error is not None:
         raise CaptureError(f"{function.__name__} failed: {result.error.type}: {result.error.message}")
-    (pickled,) = payload.decode(result.value)
+    pickled, *_ = payload.decode(result.value)
     return _PlainData(io.BytesIO(pickled.data)).load()
 
 

@@ -49,6 +49,8 @@ class CallError(_FromExecutor):
     code: Literal["raised", "serialization", "deserialization"]
     type: str
     module: str
+    bases: list[str] = []
+    """Qualified names of its class and of all that this is derived from."""
     message: str
     traceback: str
 

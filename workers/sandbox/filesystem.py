@@ -19,9 +19,12 @@ _READIE_MODULES = (
     "__init__.py",
     "errors.py",
     "hooks.py",
+    "inside.py",
     "protocol/__init__.py",
+    "protocol/context.py",
     "protocol/exceptions.py",
     "protocol/payload.py",
+    "protocol/versions.py",
 )
 
 

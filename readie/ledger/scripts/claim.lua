@@ -1,7 +1,7 @@
 -- A worker begins a call it was given.
 -- KEYS 1 record
 -- ARGV 1 id, 2 attempt, 3 worker's incarnation
--- Returns {submitted_at, placed_at, now} as text, or false: the call has expired, or the message is late, doubled or forged
+-- Returns {submitted_at, placed_at, now, how often it has begun} as text, or false: the call has expired, or the message is late, doubled or forged
 -- and means nothing.
 -- Atomic, so that an attempt is begun once, and never after the call's expiry.
 local state, attempt, incarnation, submitted, placed, expires =
@@ -16,4 +16,4 @@ if expires then
     redis.call('ZREM', EXPIRIES, ARGV[1])
 end
 redis.call('HSET', KEYS[1], 'state', 'running', 'started_at', now)
-return {submitted, placed, now}
+return {submitted, placed, now, redis.call('HINCRBY', KEYS[1], 'begun', 1)}

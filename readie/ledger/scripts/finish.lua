@@ -5,8 +5,11 @@
 -- Returns {end time as text, final state}, or false when the call has moved on or ended: then nothing changes. A call that was
 -- cancelled while it ran ends as cancelled, whatever its worker says.
 -- Atomic, so that a call ends once and whoever hears of the end finds the result.
-local state, attempt, before, after = unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'cancel_before', 'cancel_after'))
+local state, attempt, before, after, again =
+    unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'cancel_before', 'cancel_after', 'again'))
 if (state ~= 'queued' and state ~= 'placed' and state ~= 'running') or attempt ~= ARGV[2] then return false end
 if state == 'running' and ARGV[7] == '1' then return false end
+-- Whoever ran this attempt has no say any more: it is to run again.
+if state == 'queued' and again and ARGV[7] ~= '1' then return false end
 if before and ARGV[3] ~= 'cancelled' then return {end_call(ARGV[1], 'cancelled', before, after, ARGV[6]), 'cancelled'} end
 return {end_call(ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[6]), ARGV[3]}

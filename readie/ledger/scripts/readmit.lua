@@ -10,7 +10,7 @@ local entries = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], before, 'WI
 local answer = {#entries < 2 * ARGV[3] and '0' or entries[#entries]}
 for n = 1, #entries, 2 do
     local id = entries[n]
-    if not redis.call('ZSCORE', KEYS[2], id) then
+    if not redis.call('ZSCORE', KEYS[2], id) and not redis.call('ZSCORE', DELAYED, id) then
         local state, message, awaits_turn = unpack(redis.call('HMGET', ARGV[4] .. id, 'state', 'message', 'awaits_turn'))
         if not state then
             redis.call('ZREM', KEYS[1], id)

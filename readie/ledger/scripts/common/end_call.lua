@@ -8,7 +8,7 @@ local function end_call(id, state, before, after, keep)
     local now = clock()
     local result = before .. now .. after
     redis.call('HSET', record, 'state', state, 'ended_at', now)
-    redis.call('HDEL', record, 'message', 'addressed', 'awaits_turn', 'group', 'expires_at', 'cancel_before', 'cancel_after',
+    redis.call('HDEL', record, 'message', 'addressed', 'awaits_turn', 'group', 'expires_at', 'cancel_before', 'cancel_after', 'again',
         'listeners', 'stalled', 'stop')
     redis.call('EXPIRE', record, keep)
     redis.call('SET', RESULT .. id, result, 'EX', keep)
@@ -17,6 +17,7 @@ local function end_call(id, state, before, after, keep)
     redis.call('DEL', PAYLOAD .. id)
     redis.call('ZREM', PENDING, id)
     redis.call('ZREM', EXPIRIES, id)
+    redis.call('ZREM', DELAYED, id)
     leave_waiting(id, group)
     redis.call('PUBLISH', RESULT .. id, result)
     for client in string.gmatch(reply, '%S+') do redis.call('PUBLISH', REPLIES .. client, result) end

@@ -1,0 +1,5 @@
+"""A project that is installed nowhere."""
+
+from .prices import total
+
+__all__ = ["total"]

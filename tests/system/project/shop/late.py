@@ -1,0 +1,3 @@
+"""Imported by nobody at the client: only inside a function."""
+
+VALUE = "late"

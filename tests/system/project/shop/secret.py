@@ -1,0 +1,3 @@
+"""Stays at the client."""
+
+VALUE = "secret"
