@@ -178,7 +178,7 @@ FRAME_OF_GARBAGE = b"\x00\x00\x00\x04\x11\xff\xfe\xfd\xfc"
         (write_to_all_descriptors, (FRAME_OF_NO_RESULT,), SandboxDiedError, "not as agreed"),
         (write_to_all_descriptors, (FRAME_OF_GARBAGE,), SandboxDiedError, "not JSON"),
         (write_without_end, (), SandboxDiedError, "wrote to its connection"),
-        (return_a_gibibyte, (), ResourceExhaustedError, "above this worker.s limit"),
+        (return_a_gibibyte, (), ResourceExhaustedError, "above this worker's limit"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -262,7 +262,7 @@ def recurse() -> None:
 
 
 def test_a_limit_that_the_function_meets_inside_is_its_own_error() -> None:
-    generous = {"memory": "5Gi"}
+    generous = {"memory": "8Gi"}
     with pytest.raises(OSError, match="Resource temporarily unavailable"):
         fork_until_refused.options(**generous)()  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="can't start new thread"):
