@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -88,6 +89,7 @@ class Client:
 
     def _enter_process(self) -> None:
         self._redis = connect(self.settings.redis_url, name="readie-client", timeout_seconds=_ANSWER_SECONDS)
+        self._name = (self.settings.client or urlsplit(self.settings.redis_url).username or "")[:64]
         self._ledger = Ledger(self._redis)
         self._replies = Replies(self._redis, self._ledger)
         self.reading = Reading(self._redis, self._replies, self.settings.redis_url)
@@ -143,7 +145,7 @@ class Client:
             )
         inline = size <= INLINE_LIMIT_BYTES
         call_id = uuid.uuid4().hex
-        header = _header(call_id, function, options, found, own, payload_bytes=size, session=session)
+        header = _header(call_id, function, options, found, own, payload_bytes=size, client=self._name, session=session)
         message = task.encode(header, task.encode_body(b"".join(payload) if inline else None), _ORIGIN)
         serialized = time.perf_counter()
         end = self._replies.expect(call_id)
@@ -176,7 +178,7 @@ class Client:
         referred: set[str] = set()
         dump_function(function, referred)
         own = _own_modules(hints, referred, options)
-        header = _header(request_id, function, options, hints, own, payload_bytes=0)
+        header = _header(request_id, function, options, hints, own, payload_bytes=0, client=self._name)
         request = ExplainRequest(task=keys.EXPLAIN_TASK, id=request_id, header=header)
         with self._reaching_redis():
             self._redis.lpush(keys.SUBMIT_QUEUE, request.model_dump_json(exclude_none=True))
@@ -267,6 +269,7 @@ def _header(
     own: Travelling,
     *,
     payload_bytes: int,
+    client: str,
     session: Session | None = None,
 ) -> CallHeader:
     use = None if session is None else session.use(options)
@@ -284,6 +287,7 @@ def _header(
         ),
         options=options.for_call(),
         session=use,
+        client=client,
         payload_bytes=payload_bytes,
         payload_by_reference=payload_bytes > INLINE_LIMIT_BYTES,
         streams=yields(function),

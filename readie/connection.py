@@ -7,11 +7,11 @@ from urllib.parse import urlsplit, urlunsplit
 from redis import Redis
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from .errors import ClusterUnavailableError, ReadieError
+from .errors import ClusterUnavailableError, ReadieError, ResourceExhaustedError
 
 
 def connect(url: str, *, name: str, timeout_seconds: float = 10.0, retries: int = 3) -> Redis:
@@ -39,8 +39,9 @@ def reaching_redis(url: str) -> Iterator[None]:
     """Make what goes wrong with Redis inside the block an error for the user.
 
     Raises:
-        ClusterUnavailableError: it can't be reached.
-        ReadieError: it refused something.
+        ClusterUnavailableError: it can't be reached, or takes nothing at the moment.
+        ResourceExhaustedError: it is out of memory.
+        ReadieError: it refused something else.
     """
     try:
         yield
@@ -50,7 +51,21 @@ def reaching_redis(url: str) -> Iterator[None]:
             f"can't reach Redis at {without_password(url)}: {reason}. Is it running? `readie up` starts one on this "
             "machine; READIE_REDIS_URL or readie.configure(redis_url=...) names another"
         ) from error
+    except OutOfMemoryError as error:
+        raise ResourceExhaustedError(
+            f"Redis at {without_password(url)} is out of memory and takes nothing new until calls end and results go: "
+            "try again later, or give it more (maxmemory)"
+        ) from error
+    except ReadOnlyError as error:
+        raise ClusterUnavailableError(
+            f"Redis at {without_password(url)} is read-only: it is a replica. Name the one that takes writes, with "
+            "READIE_REDIS_URL or readie.configure(redis_url=...)"
+        ) from error
     except RedisError as error:
+        if str(error).startswith("MISCONF"):
+            raise ClusterUnavailableError(
+                f"Redis at {without_password(url)} can't write its files and takes nothing new. Is its disk full?"
+            ) from error
         raise ReadieError(f"Redis at {without_password(url)} refused: {error}") from error
 
 

@@ -15,11 +15,10 @@ from .ledger import Ledger
 from .ledger.result import decode_result
 from .protocol import keys
 from .protocol.envelope import Envelope
+from .subscription import Subscription
 
 _log = logging.getLogger(__name__)
 
-_SILENCE_SECONDS = 15.0
-"""After this long without a word, the pending calls are looked up: bounds what any lost notice can cost."""
 _RETRY_SECONDS = 0.5
 _NEWS = keys.NEWS.encode()
 
@@ -106,7 +105,10 @@ class Replies:
                 pending = self._pending.pop(call_id, None)
             if pending is not None:
                 pending.future.set_exception(
-                    ResultExpiredError(f"call {call_id}: its result is no longer kept, or there never was such a call")
+                    ResultExpiredError(
+                        f"call {call_id}: Redis does not know it. Its result is no longer kept, or there never was "
+                        "such a call, or Redis was started again without its last moments; the function may have run"
+                    )
                 )
             self._tell(call_id)
 
@@ -154,18 +156,15 @@ class Replies:
     def _listen(self) -> None:
         while not self._closed.is_set():
             try:
-                with self._redis.pubsub() as pubsub:  # type: ignore[no-untyped-call]
-                    pubsub.subscribe(keys.replies(self.client_id))
+                with Subscription(self._redis, keys.replies(self.client_id)) as subscription:
                     while not self._closed.is_set():
-                        message = pubsub.get_message(timeout=_SILENCE_SECONDS)
+                        message = subscription.hear()
                         if message is None:
-                            self._look_up_all()
-                        elif message["type"] == "subscribe":
                             with self._lock:
                                 self._subscription += 1
                             self._look_up_all()
-                        elif message["type"] == "message" and message["data"]:
-                            self._hear(message["data"])
+                        elif message:
+                            self._hear(message)
             except RedisError as error:
                 _log.info("waiting for results: %s; trying again", error)
                 self._closed.wait(_RETRY_SECONDS)

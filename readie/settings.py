@@ -25,6 +25,9 @@ class Settings(BaseSettings):
     redis_url_file: Path | None = None
     """A file with the URL, which has a password in it; read where ``redis_url`` is not set."""
 
+    client: str = Field(default="", max_length=64)
+    """Name of whoever calls: clients take turns when calls wait. Default: the user in ``redis_url``."""
+
     @model_validator(mode="after")
     def _find_redis(self) -> Self:
         if not self.redis_url and self.redis_url_file is not None:
@@ -51,6 +54,13 @@ def _read_url(file: Path) -> str:
     if not url:
         raise ValueError(f"redis_url_file is empty: {file}")
     return url
+
+
+class ResultSettings(Settings):
+    """What router and worker share."""
+
+    result_seconds: int = Field(default=3600, ge=1)
+    """How long the result of a call stays."""
 
 
 class FlavorSettings(Settings):

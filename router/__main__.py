@@ -6,6 +6,7 @@ import secrets
 import signal
 import socket
 import sys
+from typing import Final
 
 from kombu.connection import Connection
 from pydantic import ValidationError
@@ -16,7 +17,7 @@ from readie.traffic import TrafficCounter
 
 from .consumer import Consumer
 from .dead_letters import DeadLetters
-from .dispatch import Dispatcher
+from .dispatch import Dispatcher, MostWaiting
 from .ending import Ending
 from .expiry import Expiry
 from .explain import Explainer
@@ -27,6 +28,9 @@ from .service import Service
 from .sessions import SessionCalls
 from .settings import RouterSettings
 from .waiting import WaitingCalls
+
+_AWAY_SECONDS: Final = 3.0
+"""Workers renew their leases every two seconds."""
 
 log = logging.getLogger("router")
 
@@ -69,7 +73,7 @@ def build(settings: RouterSettings) -> Service:
         ending=ending,
         dead_letters=dead_letters,
         traffic=traffic,
-        max_queued=settings.max_queued,
+        most_waiting=MostWaiting(settings.max_queued, settings.max_queued_per_client),
     )
     waiting = WaitingCalls(ledger, fleet, messages, dispatcher, dead_letters)
     consumer = Consumer(
@@ -85,7 +89,7 @@ def build(settings: RouterSettings) -> Service:
         ledger,
         router,
         consumer=consumer,
-        recovery=Recovery(ledger, settings.result_seconds),
+        recovery=Recovery(ledger, settings.result_seconds, _AWAY_SECONDS),
         traffic=traffic,
         expiry=Expiry(ledger, ending),
         lease_seconds=settings.router_lease_seconds,

@@ -4,11 +4,12 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
 from readie.ledger import NoRoom, Placed, Settled
-from readie.ledger.routing import Addressed, Broken, Parking, RoutingLedger
+from readie.ledger.routing import Addressed, Broken, Parked, Parking, RoutingLedger
 from readie.protocol.call import CallHeader, Placement
 from readie.protocol.codes import ErrorCode
 from readie.traffic import TrafficCounter
@@ -23,6 +24,13 @@ from .queued_call import QueuedCall
 from .sessions import SessionCalls
 
 log = logging.getLogger(__name__)
+
+
+class MostWaiting(NamedTuple):
+    """How many calls may wait."""
+
+    calls: int
+    of_one_client: int
 
 
 @dataclass(slots=True)
@@ -43,7 +51,7 @@ class Dispatcher:
         ending: tells callers whose call is refused.
         dead_letters: where calls go whose record is not one of ours.
         traffic: counts what the calls need together.
-        max_queued: how many calls may wait.
+        most_waiting: how many calls may wait.
     """
 
     def __init__(
@@ -57,7 +65,7 @@ class Dispatcher:
         ending: Ending,
         dead_letters: DeadLetters,
         traffic: TrafficCounter,
-        max_queued: int,
+        most_waiting: MostWaiting,
     ) -> None:
         self._ledger = ledger
         self._router = router
@@ -67,7 +75,7 @@ class Dispatcher:
         self._ending = ending
         self._dead_letters = dead_letters
         self._traffic = traffic
-        self._max_queued = max_queued
+        self._most_waiting = most_waiting
 
     def dispatch(self, calls: Sequence[QueuedCall]) -> None:
         """Settle every call; one that waits already and can't run now is left as it is."""
@@ -170,16 +178,30 @@ class Dispatcher:
         if not nobody:
             return
         parkings = [
-            Parking(call.id, call.taken, Needs.of(header := call.message.header).group(), header.options.priority, why)
+            Parking(
+                call.id,
+                call.taken,
+                Needs.of(header := call.message.header).group(),
+                header.options.priority,
+                why,
+                header.client,
+            )
             for call, why in nobody
         ]
-        outcomes = self._ledger.park_all(self._router, capacity, self._max_queued, parkings)
+        most = self._most_waiting
+        outcomes = self._ledger.park_all(self._router, capacity, most.calls, parkings, most.of_one_client)
         for (call, why), outcome in zip(nobody, outcomes, strict=True):
             match outcome:
-                case True:
+                case Parked.WAITS:
                     log.info("waits: call=%s reason=%r", call.id, why)
-                case False:
-                    message = f"{self._max_queued} calls wait already, as many as may (READIE_MAX_QUEUED); {why}"
+                case Parked.QUEUE_FULL:
+                    message = f"{most.calls} calls wait already, as many as may (READIE_MAX_QUEUED); {why}"
+                    self._refuse(call, Refused(ErrorCode.RESOURCE_EXHAUSTED, message))
+                case Parked.CLIENT_FULL:
+                    message = (
+                        f"{most.of_one_client} calls of the client {call.message.header.client!r} wait already, as "
+                        f"many as may (READIE_MAX_QUEUED_PER_CLIENT); {why}"
+                    )
                     self._refuse(call, Refused(ErrorCode.RESOURCE_EXHAUSTED, message))
                 case Broken(reason):
                     self._bury(call, f"broken record: {reason}")

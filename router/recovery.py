@@ -1,6 +1,7 @@
 """Finds what was lost and lets the ledger decide about it. Any number of routers may do it at once."""
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -35,11 +36,16 @@ class Recovery:
     Args:
         ledger: the calls' records, which decide; every step checks attempt or incarnation there.
         keep_seconds: how long the result of a call stays that was lost with its worker.
+        away_seconds: how long a worker without a lease may take to renew it before what it had begun is lost. When
+            Redis' clock jumps ahead, every lease ends at once.
     """
 
-    def __init__(self, ledger: SessionLedger, keep_seconds: int) -> None:
+    def __init__(self, ledger: SessionLedger, keep_seconds: int, away_seconds: float = 0.0) -> None:
         self._ledger = ledger
         self._keep_seconds = keep_seconds
+        self._away_seconds = away_seconds
+        self._away_since: dict[str, float] = {}
+        """Since when each worker has had no lease (monotonic clock, seconds)."""
         self._checked: dict[str, str] = {}
         """Incarnation of each worker whose calls of earlier incarnations are known to be settled."""
         self._readmitted_to = "0"
@@ -59,12 +65,18 @@ class Recovery:
 
     def sweep_workers(self) -> None:
         """Recover the calls of workers that are gone, and of earlier incarnations of those started again."""
+        self._ledger.bound_leases()
         incarnations = self._ledger.incarnations()
+        now = time.monotonic()
+        self._away_since = {
+            worker: self._away_since.get(worker, now) for worker, living in incarnations.items() if living is None
+        }
         for worker, incarnation in incarnations.items():
             if self._checked.get(worker) != incarnation or incarnation is None:
                 self._lose_sessions(worker, incarnation)
             if incarnation is None:
-                self._recover(worker, self._ledger.held_calls(worker))
+                lost = now - self._away_since[worker] >= self._away_seconds
+                self._recover(worker, self._ledger.held_calls(worker), begun=lost)
                 if self._ledger.forget_worker(worker):
                     log.warning("worker lost: worker=%s", worker)
             elif self._checked.get(worker) != incarnation:
@@ -91,7 +103,7 @@ class Recovery:
         for worker, call_ids in held.items():
             self._recover(worker, call_ids, never_begun=True)
 
-    def _recover(self, worker: str, call_ids: Sequence[str], *, never_begun: bool = False) -> None:
+    def _recover(self, worker: str, call_ids: Sequence[str], *, never_begun: bool = False, begun: bool = True) -> None:
         for start in range(0, len(call_ids), _AT_ONCE):
             some = call_ids[start : start + _AT_ONCE]
             records = self._ledger.records(some)
@@ -101,7 +113,8 @@ class Recovery:
                 if isinstance(record, Broken):
                     self._ledger.drop_held(worker, call_id)
                 elif record.worker != worker or record.incarnation != living:
-                    self._settle(worker, call_id, record)
+                    if begun or record.worker != worker or record.state is not CallState.RUNNING:
+                        self._settle(worker, call_id, record)
                 elif never_begun and record.state is not CallState.RUNNING:
                     # Its message was lost between the queue and the worker, who takes it off without a safe copy.
                     self._settle(worker, call_id, record)

@@ -101,6 +101,7 @@ class Service:
     def _consume(self) -> None:
         self._ledger.give_back(self._router, only_if_dead=False)
         self._ledger.renew_router(self._router, self._lease_seconds)
+        self._stop.wait(self._ledger.settling_seconds())
         log.info("consuming: router=%s", self._router)
         now = time.monotonic()
         chores = [

@@ -4,15 +4,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from readie.settings import Settings
+from readie.ledger.routing import LONGEST_LEASE_SECONDS
+from readie.settings import ResultSettings
 
 
-class RouterSettings(Settings):
+class RouterSettings(ResultSettings):
     """What a router can be told."""
 
-    result_seconds: int = Field(default=3600, ge=1)
-    """How long the result of a call that no worker ran stays."""
-    router_lease_seconds: int = Field(default=6, ge=2)
+    router_lease_seconds: int = Field(default=6, ge=2, le=LONGEST_LEASE_SECONDS)
     """After how long without a sign of life another router takes over what this one has in hand."""
     heartbeat_file: Path | None = None
     """A file that is touched every second while the router takes calls, for health checks. Default: none."""
@@ -20,5 +19,7 @@ class RouterSettings(Settings):
     """How old the picture of the workers' load may be when one is chosen; the reservation itself is always exact."""
     max_queued: int = Field(default=100_000, ge=0)
     """How many calls may wait for a worker; what is submitted beyond that fails."""
+    max_queued_per_client: int = Field(default=50_000, ge=0)
+    """How many calls of one client may wait, so that no client takes the whole queue."""
     log_level: str = Field(default="INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")
     """The least severe lines that are logged."""

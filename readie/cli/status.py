@@ -79,6 +79,8 @@ def _facts(overview: "Overview") -> "Table":
     if overview.calls is not None:
         calls = overview.calls
         add("Calls", f"{calls.pending} pending, {calls.waiting} waiting for a worker, {calls.submitted} not yet routed")
+        if calls.stale:
+            add("", f"{calls.stale} late or doubled messages and ends were dropped")
     if overview.calls is not None and not overview.workers:
         add("Workers", "none", "yellow")
     return facts

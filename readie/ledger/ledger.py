@@ -1,5 +1,6 @@
 """Typed access to the ledger's scripts. Holds no state but the connection, so any number may work side by side."""
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,14 +35,18 @@ ENDED_SESSION_SECONDS: Final = 3600
 """How long it is kept that, and why, a session has ended."""
 CATALOGUE_SECONDS: Final = 3600
 """A catalogue that no worker has announced for an hour goes."""
-_COMMON: Final = ("capacity.lua", "session.lua", "end_call.lua", "end_session.lua", "news.lua")
+_COMMON: Final = ("turns.lua", "capacity.lua", "session.lua", "end_call.lua", "end_session.lua", "news.lua")
 """What stands before every script, in this order."""
 _KNOWN_TO_SCRIPTS: Final = {
     "WAITING": keys.WAITING,
     "WAITING_GROUP": keys.waiting_group(""),
     "WAITING_GROUPS": keys.WAITING_GROUPS,
+    "WAITING_OF": keys.WAITING_OF,
+    "WAITING_CLIENTS": keys.WAITING_CLIENTS,
+    "TURNS": keys.TURNS,
     "EXPIRIES": keys.EXPIRIES,
     "DELAYED": keys.DELAYED,
+    "STALE": keys.STALE,
     "CAPACITY": keys.CAPACITY,
     "SUBMIT_QUEUE": keys.SUBMIT_QUEUE,
     "WAKE": keys.WAKE,
@@ -69,6 +74,13 @@ _KNOWN_TO_SCRIPTS: Final = {
     "TOTAL": keys.TOTAL,
 }
 """What every script finds as a variable."""
+_WITHOUT_MEMORY: Final = frozenset(
+    {"announce", "cancel", "claim", "finish", "give_back", "park", "place", "readmit", "renew_router"}
+    | {"release_delayed", "requeue", "retry", "take", "uphold", "withdraw"}
+)
+"""Scripts that a Redis out of memory must still run: only what lets calls end gives it memory back."""
+_ALLOW_WITHOUT_MEMORY: Final = "redis.call('DEL', '')\n"
+"""Redis refuses a script for want of memory at its first command that may take some, but never after a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +161,11 @@ class Ledger:
         names = "".join(f"local {name} = '{value}'\n" for name, value in _KNOWN_TO_SCRIPTS.items())
         common = names + "".join((scripts / "common" / name).read_text() for name in _COMMON)
         self._scripts: dict[str, Script] = {
-            path.name.removesuffix(".lua"): redis.register_script(common + path.read_text())
+            name: redis.register_script(
+                (_ALLOW_WITHOUT_MEMORY if name in _WITHOUT_MEMORY else "") + common + path.read_text()
+            )
             for path in scripts.iterdir()
-            if path.name.endswith(".lua")
+            if (name := path.name.removesuffix(".lua")) != path.name
         }
 
     def _run(self, script: str, script_keys: list[str], args: list[Any]) -> Any:
@@ -190,15 +204,16 @@ class Ledger:
             )
         )
 
-    def claim(self, header: CallHeader) -> tuple[Claim, bytes | None] | None:
-        """Begin the attempt a header was placed with.
+    def claim(self, header: CallHeader, token: str = "") -> tuple[Claim, bytes | None] | None:
+        """Begin the attempt a header was placed with; again, with the same token, when the answer was lost.
 
         Returns:
             The claim and, where the header says so, the stored payload. ``None``: not (or no longer) ours to run.
         """
         placement = header.placement
         assert placement is not None
-        times = self._run("claim", [keys.call(header.id)], [header.id, placement.attempt, placement.incarnation])
+        token = token or uuid.uuid4().hex
+        times = self._run("claim", [keys.call(header.id)], [header.id, placement.attempt, placement.incarnation, token])
         if times is None:
             return None
         payload = self.redis.get(keys.payload(header.id)) if header.payload_by_reference else None
@@ -242,7 +257,7 @@ class Ledger:
             start += len(view)
 
     def finish(
-        self, envelope: Envelope, *, attempt: int, keep_seconds: int, unless_begun: bool = False
+        self, envelope: Envelope, *, attempt: int, keep_seconds: int, unless_begun: bool = False, token: str = ""
     ) -> Ended | None:
         """End a call. ``None``: the call has moved on or ended already, and nothing was stored.
 
@@ -251,6 +266,7 @@ class Ledger:
             attempt: number of the attempt that ends (0: never placed).
             keep_seconds: how long the result stays.
             unless_begun: leave a call alone that has begun.
+            token: the same when the end is told again because the answer was lost; new by itself.
         """
         before, after = encode_result(envelope)
         ended = self._run(
@@ -264,6 +280,7 @@ class Ledger:
                 after,
                 keep_seconds,
                 "1" if unless_begun else "0",
+                token or uuid.uuid4().hex,
             ],
         )
         stored = None if ended is None else Ended(float(ended[0]), CallState(ended[1].decode()))
@@ -370,10 +387,7 @@ class Ledger:
 
     def withdraw(self, worker: str) -> None:
         """Remove a worker's entry: nothing is placed on it any more."""
-        with self.redis.pipeline() as pipe:
-            pipe.delete(keys.worker(worker))
-            pipe.zadd(keys.WORKERS, {worker: 0})
-            pipe.execute()
+        self._run("withdraw", [keys.worker(worker), keys.WORKERS], [worker])
 
     def avoid(self, worker: str, checkpoint_id: str) -> None:
         """Have routers choose something else on a worker, for a while, than a checkpoint it failed to restore."""

@@ -1,10 +1,10 @@
 """What only routers do to the ledger: take messages, place and park many calls at once, hold a lease, recover."""
 
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from typing import Any, Final, NamedTuple, cast
 
-from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
-from redis.exceptions import OutOfMemoryError as RedisOutOfMemoryError
+from redis.exceptions import NoScriptError, RedisError
 
 from readie.protocol import keys
 from readie.protocol.call import CallHeader
@@ -12,17 +12,12 @@ from readie.protocol.envelope import CallState
 from readie.protocol.explain import ANSWER_SECONDS
 
 from .ledger import Ledger, NoRoom, Placed, Settled
+from .refusals import about_the_call
 
-_NOT_ABOUT_THE_CALL: Final = (
-    "MISCONF",
-    "NOREPLICAS",
-    "CLUSTERDOWN",
-    "NOPERM",
-    "NOAUTH",
-    "MASTERDOWN",
-    "TRYAGAIN",
-    "BUSY",
-)
+LONGEST_LEASE_SECONDS: Final = 600
+"""Of a router; one that would last longer was given before Redis' clock was set back."""
+SETTLING_SECONDS: Final = 3.0
+"""A Redis that was started again may have lost its last moments. Workers tell it what they run, every two seconds."""
 
 
 class Broken(NamedTuple):
@@ -49,6 +44,18 @@ class Parking(NamedTuple):
     """Calls of one group need the same of a worker."""
     priority: int
     waits_for: str
+    client: str = ""
+
+
+class Parked(IntEnum):
+    """What became of a call that shall wait."""
+
+    WAITS = 1
+    """It waits, or is past that."""
+    QUEUE_FULL = 0
+    """As many calls wait as may; its item is not settled."""
+    CLIENT_FULL = -1
+    """As many calls of its client wait as may; its item is not settled."""
 
 
 class Waiting(NamedTuple):
@@ -120,7 +127,7 @@ class RoutingLedger(Ledger):
                 break
             self.redis.script_load(registered.script)
         for reply in replies:
-            if isinstance(reply, Exception) and not _about_the_call(reply):
+            if isinstance(reply, Exception) and not about_the_call(reply):
                 raise reply
         return replies
 
@@ -177,29 +184,24 @@ class RoutingLedger(Ledger):
             runs.append((script_keys, args))
         return [_placed(reply) for reply in self._run_all("place", runs)]
 
-    def park_all(self, router: str, capacity: str, most: int, calls: Sequence[Parking]) -> list[bool | Broken]:
+    def park_all(
+        self, router: str, capacity: str, most: int, calls: Sequence[Parking], most_per_client: int = 2**53
+    ) -> list[Parked | Broken]:
         """Let calls wait, many in one round trip.
 
         Args:
             router: id of the router whose taken list holds the items.
             capacity: as it was when no worker was found. If it has changed since, the waiting calls are looked at anew.
             most: how many calls may wait.
-
-        Returns:
-            Whether each waits (or is past that); ``False``: as many wait as may, and its item is not settled.
+            most_per_client: how many calls of one client may wait.
         """
-        taken_list = keys.router_taken(router)
-        replies = self._run_all(
-            "park",
-            [
-                (
-                    [keys.call(call.call_id), taken_list],
-                    [call.call_id, capacity, call.taken, call.waits_for, call.group, call.priority, most],
-                )
-                for call in calls
-            ],
-        )
-        return [Broken(str(reply)) if isinstance(reply, Exception) else bool(reply) for reply in replies]
+        runs = []
+        for call in calls:
+            args = [call.call_id, capacity, call.taken, call.waits_for, call.group, call.priority]
+            args += [most, call.client, most_per_client]
+            runs.append(([keys.call(call.call_id), keys.router_taken(router)], args))
+        replies = self._run_all("park", runs)
+        return [Broken(str(reply)) if isinstance(reply, Exception) else Parked(reply) for reply in replies]
 
     def records(self, call_ids: Sequence[str], *, messages: bool = False) -> list[Record | Broken]:
         """Return what is known of these calls, with the messages they were submitted with or without."""
@@ -210,7 +212,7 @@ class RoutingLedger(Ledger):
                 pipe.hmget(keys.call(call_id), fields)
             replies = pipe.execute(raise_on_error=False)
         for reply in replies:
-            if isinstance(reply, Exception) and not _about_the_call(reply):
+            if isinstance(reply, Exception) and not about_the_call(reply):
                 raise reply
         return [_record(reply) for reply in replies]
 
@@ -280,14 +282,28 @@ class RoutingLedger(Ledger):
         count = self._run(
             "give_back",
             [keys.ROUTERS, keys.router_taken(router), keys.SUBMIT_QUEUE],
-            [router, "1" if only_if_dead else "0"],
+            [router, "1" if only_if_dead else "0", LONGEST_LEASE_SECONDS],
         )
         return cast("int | None", count)
 
     def dead_routers(self) -> list[str]:
-        """Return the routers whose lease has ended."""
+        """Return the routers whose lease has ended, or lasts so long that Redis' clock must have been set back."""
         now = self.now()
-        return [item.decode() for item in cast("list[bytes]", self.redis.zrangebyscore(keys.ROUTERS, "-inf", now))]
+        with self.redis.pipeline(transaction=False) as pipe:
+            pipe.zrangebyscore(keys.ROUTERS, "-inf", now)
+            pipe.zrangebyscore(keys.ROUTERS, now + LONGEST_LEASE_SECONDS, "+inf")
+            return [item.decode() for reply in pipe.execute() for item in reply]
+
+    def bound_leases(self) -> None:
+        """Let no worker's lease last longer than it asked for, however Redis' clock was set."""
+        self._run("bound_leases", [keys.WORKERS], [keys.worker("")])
+
+    def settling_seconds(self) -> float:
+        """Return how long workers may need to say what they run, after Redis was started again."""
+        up = float(self.redis.info("server")["uptime_in_seconds"])
+        if up >= SETTLING_SECONDS or not self.redis.zcard(keys.PENDING) or not self.redis.zcard(keys.WORKERS):
+            return 0.0
+        return SETTLING_SECONDS - up
 
     def incarnations(self, workers: Sequence[str] | None = None) -> dict[str, str | None]:
         """Return the living incarnation of each of these workers, or of all; ``None`` for one whose lease has ended."""
@@ -353,12 +369,6 @@ class RoutingLedger(Ledger):
                 [name],
             )
         )
-
-
-def _about_the_call(error: Exception) -> bool:
-    if not isinstance(error, ResponseError) or isinstance(error, (ReadOnlyError, RedisOutOfMemoryError, NoScriptError)):
-        return False
-    return not str(error).startswith(_NOT_ABOUT_THE_CALL)
 
 
 def _placed(reply: Any) -> Placed | NoRoom | Settled | Broken:

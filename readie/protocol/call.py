@@ -133,6 +133,8 @@ class CallHeader(Message):
     hints: ImportHints = ImportHints()
     options: CallOptions = CallOptions()
     session: SessionUse | None = None
+    client: str = Field(default="", max_length=64)
+    """Who it is from: the calls of different clients take turns."""
     payload_bytes: int = Field(ge=0)
     payload_by_reference: bool
     """Whether the payload is the Redis value ``keys.payload(id)`` instead of the message's body."""

@@ -63,6 +63,8 @@ class CallsOverview(BaseModel):
     """Those that no worker can take now."""
     submitted: int
     """Messages that no router has taken yet."""
+    stale: int
+    """Messages and ends of attempts that had moved on, which were dropped, since Redis was empty."""
 
 
 class PartOverview(BaseModel):
@@ -127,6 +129,7 @@ def look(home: Path, redis_url: str, *, redis_configured: bool) -> Overview:
                 pending=connection.zcard(keys.PENDING),
                 waiting=connection.zcard(keys.WAITING),
                 submitted=connection.llen(keys.SUBMIT_QUEUE),
+                stale=int(connection.get(keys.STALE) or 0),
             )
         except RedisError as error:
             redis = RedisOverview(url=redis.url, error=str(error) or type(error).__name__)

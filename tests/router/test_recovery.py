@@ -285,7 +285,7 @@ def test_a_dead_routers_messages_go_back_where_they_were(client: Client, recover
 def test_a_living_router_keeps_what_it_has_taken(client: Client, recovery: Recovery, redis: Redis) -> None:
     ledger = SessionLedger(redis)
     client.submit(header("c"))
-    ledger.renew_router("alive", 1000)
+    ledger.renew_router("alive", 100)
     ledger.take("alive", 10)
     recovery.sweep_routers()
     assert ledger.give_back("alive", only_if_dead=True) is None

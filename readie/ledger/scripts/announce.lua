@@ -11,6 +11,7 @@ local changed = redis.call('HGET', KEYS[1], 'announcement') ~= ARGV[3]
 redis.call('HSET', KEYS[1], 'incarnation', ARGV[2], 'announcement', ARGV[3], 'slots', ARGV[4], 'memory', ARGV[7],
     'default_memory', ARGV[8], 'ready', ARGV[9],
     'sessions', ARGV[10], 'evicts', ARGV[11])
+redis.call('HSET', KEYS[1], 'lease', ARGV[5])
 redis.call('EXPIRE', KEYS[1], ARGV[5])
 redis.call('ZADD', KEYS[2], time[1] + ARGV[5], ARGV[1])
 redis.call('EXPIRE', KEYS[3], ARGV[6])

@@ -41,6 +41,7 @@ redis.call('ZADD', KEYS[3], now, ARGV[1])
 if ARGV[8] ~= '' then redis.call('SADD', WORKER_SESSIONS .. ARGV[4], ARGV[8]) end
 redis.call('LPUSH', KEYS[5], ARGV[5])
 if group then
+    turn_has_come(ARGV[1])
     leave_waiting(ARGV[1], group)
     redis.call('HDEL', KEYS[1], 'group')
 end

@@ -39,4 +39,5 @@ local function leave_waiting(id, group)
     redis.call('ZREM', WAITING, id)
     redis.call('ZREM', WAITING_GROUP .. group, id)
     if redis.call('EXISTS', WAITING_GROUP .. group) == 0 then redis.call('HDEL', WAITING_GROUPS, group) end
+    leave_turns(id)
 end
