@@ -22,6 +22,7 @@ from typing import Any, Self
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from readie.ledger.holding import HoldingLedger
 from readie.ledger.result import decode_result
 from readie.ledger.routing import Addressed, Placed, RoutingLedger
 from readie.ledger.sessions import SessionLedger
@@ -31,6 +32,8 @@ from readie.protocol.announcement import Announcement
 from readie.protocol.call import CallHeader, Placement
 from readie.protocol.envelope import Report
 from workers.control import RunningCalls
+from workers.ends import Ends
+from workers.patience import Patience
 from workers.preflight import check_machine
 from workers.runner import Runner
 from workers.sandbox.supply import SandboxSupply
@@ -75,13 +78,15 @@ class OneWorker:
         self._announcement = announcement
         self._ledger.announce(announcement, lease_seconds=100_000)
         self._sessions = Sessions(SessionLedger(self.redis), self.settings.flavor)
+        patience = Patience()
         self._runner = Runner(
             self._ledger,
             self.serving,
             RunningCalls(),
             self._sessions,
+            ends=Ends(HoldingLedger(self.redis), patience, worker=announcement.name, incarnation="1", keep_seconds=60),
+            patience=patience,
             worker=announcement.name,
-            keep_seconds=60,
             max_result_bytes=self.settings.max_result_bytes,
         )
 

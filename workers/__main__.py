@@ -40,6 +40,9 @@ def main() -> None:
             f"--concurrency={settings.slots}",
             f"--hostname={name}@%h",
             f"--exclude-queues={keys.SUBMIT_QUEUE}",
+            # Workers have nothing to tell each other, and asking takes a second at each connection.
+            "--without-mingle",
+            "--without-gossip",
             f"--loglevel={arguments.loglevel}",
         ]
     )

@@ -12,35 +12,46 @@ from redis.exceptions import RedisError
 
 from readie.ledger import Ledger
 from readie.protocol import keys
+from readie.protocol.codes import ErrorCode
+from readie.protocol.envelope import Failure
+from readie.subscription import Subscription
 
 from .sandbox.sandbox import Sandbox
 
 _log = logging.getLogger(__name__)
 
-_SILENCE_SECONDS: Final = 15.0
-"""After this long without a word, the calls are looked up: bounds what any lost notice can cost."""
 _RETRY_SECONDS: Final = 0.5
+_CANCELLED: Final = Failure(code=ErrorCode.CANCELLED, message="the call was cancelled")
 
 
 class StoppedError(Exception):
-    """The call was cancelled before it had this sandbox."""
+    """The call was stopped before it had this sandbox."""
 
 
 class RunningCall:
-    """One call that a thread runs. ``cancelled`` and what is private are guarded by ``_lock``."""
+    """One call that a thread runs. ``stopped`` and what is private are guarded by ``_lock``."""
 
-    def __init__(self, call_id: str) -> None:
+    def __init__(self, call_id: str, attempt: int) -> None:
         self.id = call_id
-        self.cancelled = False
+        self.attempt = attempt
+        self.runs = False
+        """Between the claim and the end: the ledger must say that it runs here."""
+        self.stopped: Failure | None = None
+        """What it ends with, whatever it does, once it was stopped from outside."""
         self._lock = threading.Lock()
         self._sandbox: Sandbox | None = None
         self._on_news: Callable[[], None] | None = None
         self._killed = False
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was stopped from outside."""
+        return self.stopped is not None
+
     def runs_in(self, sandbox: Sandbox) -> None:
         """Make ``sandbox`` what is killed when the call is cancelled; ``StoppedError`` when it has been."""
         with self._lock:
-            if self.cancelled:
+            if self.stopped:
                 raise StoppedError
             self._sandbox = sandbox
 
@@ -61,10 +72,10 @@ class RunningCall:
         with self._lock:
             return self._sandbox
 
-    def cancel(self) -> None:
+    def stop(self, failure: Failure) -> None:
         """Kill its sandbox, now and whenever it gets another."""
         with self._lock:
-            self.cancelled = True
+            self.stopped = self.stopped or failure
             if self._sandbox is not None:
                 self._killed = True
                 self._sandbox.kill()
@@ -77,28 +88,53 @@ class RunningCall:
 
 
 class RunningCalls:
-    """All calls of this process. ``_calls`` is guarded by ``_lock``."""
+    """All calls of this process. ``_calls``, ``_stopped`` and ``entered`` are guarded by ``_lock``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._gone = threading.Condition(self._lock)
         self._calls: set[RunningCall] = set()
+        self._stopped: Failure | None = None
+        self.entered = 0
+        """How many there have been."""
 
     @contextlib.contextmanager
-    def enter(self, call_id: str) -> Iterator[RunningCall]:
-        """Let a call be cancelled from here on; to be entered before it is claimed, so that no word is missed."""
-        call = RunningCall(call_id)
-        with self._lock:
-            self._calls.add(call)
-        try:
-            yield call
-        finally:
-            with self._lock:
-                self._calls.remove(call)
+    def enter(self, call_id: str, attempt: int) -> Iterator[RunningCall | None]:
+        """Let a call be stopped from here on; to be entered before it is claimed, so that no word is missed.
 
-    def ids(self) -> list[str]:
-        """Return the ids of all."""
+        Gives ``None`` when this very attempt runs here already.
+        """
+        call = RunningCall(call_id, attempt)
         with self._lock:
-            return [call.id for call in self._calls]
+            self.entered += 1
+            doubled = any((other.id, other.attempt) == (call_id, attempt) for other in self._calls)
+            if not doubled:
+                call.stopped = self._stopped
+                self._calls.add(call)
+        try:
+            yield None if doubled else call
+        finally:
+            with self._gone:
+                self._calls.discard(call)
+                self._gone.notify_all()
+
+    def all(self) -> list[RunningCall]:
+        """Return all."""
+        with self._lock:
+            return list(self._calls)
+
+    def stop_all(self, failure: Failure) -> None:
+        """Stop every call, and those that are still to come."""
+        with self._lock:
+            self._stopped = failure
+        for call in self.all():
+            call.stop(failure)
+
+    def finish(self, failure: Failure) -> None:
+        """Return when no call runs; those that are still to come are stopped before they begin."""
+        with self._gone:
+            self._stopped = self._stopped or failure
+            self._gone.wait_for(lambda: not self._calls)
 
     def sandboxes(self) -> dict[str, str]:
         """Return the call that each busy sandbox serves, by the sandbox's id."""
@@ -110,7 +146,7 @@ class RunningCalls:
         """Stop a call, if it runs here."""
         for call in self._of_id(call_id):
             _log.info("call %s: cancelled, its sandbox is killed", call_id)
-            call.cancel()
+            call.stop(_CANCELLED)
 
     def news(self, call_id: str) -> None:
         """Tell a call, if it runs here, that the reader of its values may have gone on."""
@@ -154,15 +190,14 @@ class ControlChannel:
     def _listen(self) -> None:
         while not self._closed.is_set():
             try:
-                with self._ledger.redis.pubsub() as pubsub:  # type: ignore[no-untyped-call]
-                    pubsub.subscribe(self._channel)
+                with Subscription(self._ledger.redis, self._channel) as subscription:
                     while not self._closed.is_set():
-                        message = pubsub.get_message(timeout=_SILENCE_SECONDS)
-                        if message is None or message["type"] == "subscribe":
-                            for call_id in self._ledger.cancelled_among(self._calls.ids()):
+                        word = subscription.hear()
+                        if word is None:
+                            for call_id in self._ledger.cancelled_among([call.id for call in self._calls.all()]):
                                 self._calls.cancel(call_id)
-                        elif message["type"] == "message":
-                            self._hear(message["data"].decode(errors="replace"))
+                        elif word:
+                            self._hear(word.decode(errors="replace"))
             except RedisError as error:
                 _log.warning("can't hear of cancelled calls: %s; trying again", error)
                 self._closed.wait(_RETRY_SECONDS)

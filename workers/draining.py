@@ -19,14 +19,19 @@ class SessionDrain:
     Args:
         sessions: those of this worker.
         drain: takes this worker out of the placement of new calls.
+        again: is told that the worker was asked to stop a second time.
         limit_seconds: how long sessions may stay open; then they end as lost.
     """
 
-    def __init__(self, sessions: Sessions, drain: Callable[[], None], limit_seconds: float) -> None:
+    def __init__(
+        self, sessions: Sessions, drain: Callable[[], None], again: Callable[[], None], limit_seconds: float
+    ) -> None:
         self._sessions = sessions
         self._drain = drain
+        self._again = again
         self._limit_seconds = limit_seconds
         self._begun = False
+        self._over = False
         self._celerys: Any = None
 
     def install(self) -> None:
@@ -34,7 +39,9 @@ class SessionDrain:
         self._celerys = signal.signal(signal.SIGTERM, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        # A second signal, whoever sent it, is heeded at once.
+        if self._begun and not self._over:
+            # Not our own signal after the wait: a second one is heeded at once.
+            self._again()
         if self._begun or not self._sessions.count:
             self._celerys(number, frame)
             return
@@ -45,4 +52,5 @@ class SessionDrain:
         _log.warning("stopping: %d sessions may stay for %g s", self._sessions.count, self._limit_seconds)
         self._drain()
         self._sessions.wait_none(self._limit_seconds)
+        self._over = True
         os.kill(os.getpid(), signal.SIGTERM)

@@ -11,31 +11,41 @@ from typing import Any, Final
 
 from celery import bootsteps
 from celery.signals import setup_logging, worker_shutting_down
+from kombu.asynchronous import get_event_loop
 from pydantic import ValidationError
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from readie.connection import connect
 from readie.heartbeat import beat
 from readie.ledger import Ledger
+from readie.ledger.holding import HoldingLedger
 from readie.ledger.sessions import SessionLedger
 from readie.ledger.streams import StreamLedger
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement, ReadyCounts
 from readie.protocol.catalogue import Catalogue
+from readie.protocol.codes import ErrorCode
+from readie.protocol.envelope import Failure
 
 from .checkpoints import Served
 from .control import ControlChannel, RunningCalls
 from .draining import SessionDrain
+from .ends import Ends
 from .inspection import Inspection
+from .patience import Patience
 from .preflight import CannotStartError, check_machine
+from .reconciliation import Reconciliation
 from .runner import Runner
 from .sandbox.limits import limits_in_force
 from .serving import Serving
 from .sessions import Sessions
 from .settings import WorkerSettings
+from .stopping import Stopping
 
 _log = logging.getLogger(__name__)
 
+_STOPPING: Final = Failure(code=ErrorCode.WORKER_LOST, message="the worker stops")
 _NOTICE_SECONDS: Final = 0.1
 
 EXIT_CANNOT_START = 78
@@ -50,15 +60,15 @@ def _log_to_stderr(loglevel: int = logging.INFO, **_: Any) -> None:
 
 
 class Lease:
-    """This worker's entry in Redis. Renewed on Celery's event loop: a worker whose loop is stuck loses it.
+    """This worker's entry in Redis.
 
     ``ready`` tells how many ready sandboxes there are; ``heartbeat_file`` is touched with every renewal. What is
-    announced is guarded by ``_lock``: the event loop renews it, another thread changes it.
+    announced is guarded by ``_lock``: one thread renews it, others change it.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: HoldingLedger,
         announcement: Announcement,
         catalogue: Catalogue | None,
         ready: Callable[[], ReadyCounts],
@@ -93,20 +103,28 @@ class Lease:
         self.renew()
 
     def drain(self) -> None:
-        """Take no more calls; the entry stays while the running ones finish."""
+        """Take no more calls, and give back those not begun; the entry stays while the running ones finish."""
         with self._lock:
             self._announcement = self._announcement.model_copy(update={"draining": True})
         self.renew()
+        # Sessions go on: their calls keep their turn.
+        self._give_back(lambda: [call.call_id for call in self._ledger.held(self._announcement.name)])
 
     def end(self) -> None:
         """Withdraw the entry, and give back the calls this worker had not begun."""
-        name, incarnation = self._announcement.name, self._announcement.incarnation
         try:
-            self._ledger.withdraw(name)
-            for call_id in self._ledger.held_calls(name):
-                self._ledger.requeue(call_id, name, incarnation)
+            self._ledger.withdraw(self._announcement.name)
         except RedisError as error:
             _log.warning("could not withdraw this worker's entry, its lease will end: %s", error)
+        self._give_back(lambda: self._ledger.held_calls(self._announcement.name))
+
+    def _give_back(self, held: Callable[[], list[str]]) -> None:
+        name, incarnation = self._announcement.name, self._announcement.incarnation
+        try:
+            for call_id in held():
+                self._ledger.requeue(call_id, name, incarnation)
+        except RedisError as error:
+            _log.warning("could not give back this worker's calls, routers will take them: %s", error)
 
 
 class ReadyNotices:
@@ -177,21 +195,30 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         self._serving = serving
         redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
         incarnation = uuid.uuid4().hex
-        calls = RunningCalls()
+        self._calls = calls = RunningCalls()
         task = worker.app.tasks[keys.TASK_NAME]
         task.sessions = self._sessions = Sessions(SessionLedger(redis), settings.flavor, lambda: task.events)
         self._control = ControlChannel(Ledger(redis), incarnation, calls, self._sessions.ended)
+        patience = Patience()
+        ends = Ends(
+            HoldingLedger(redis),
+            patience,
+            worker=worker.hostname,
+            incarnation=incarnation,
+            keep_seconds=settings.result_seconds,
+        )
         task.runner = Runner(
             StreamLedger(redis),
             serving,
             calls,
             self._sessions,
+            ends=ends,
+            patience=patience,
             worker=worker.hostname,
-            keep_seconds=settings.result_seconds,
             max_result_bytes=settings.max_result_bytes,
             log_bytes=settings.log_bytes,
         )
-        # The event loop must not wait long for a Redis that does not answer.
+        # Neither may a renewal wait long for a Redis that does not answer, nor may Celery's event loop.
         lease_redis = connect(settings.redis_url, name=f"readie-{worker.hostname}", timeout_seconds=1.5, retries=0)
         announcement = Announcement(
             name=worker.hostname,
@@ -211,34 +238,49 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         task.ledger = Ledger(lease_redis)
         task.inspection = self._inspection = Inspection(settings, serving, calls, self._sessions)
         self._lease = Lease(
-            Ledger(lease_redis),
+            HoldingLedger(lease_redis),
             announcement,
             serving.served.catalogue,
             lambda: serving.ready_counts,
             lease_seconds=settings.lease_seconds,
             heartbeat_file=settings.heartbeat_file,
         )
+        self._reconciliation = Reconciliation(
+            HoldingLedger(redis),
+            calls,
+            ends,
+            worker=worker.hostname,
+            incarnation=incarnation,
+            slots=settings.slots,
+            renew=self._lease.renew,
+            every_seconds=settings.lease_renewal_seconds,
+            reconnect=_reconnect_consumer,
+        )
+        self._stopping = Stopping(calls, patience, limit_seconds=settings.drain_seconds, begin=self._drain)
         self._notices = ReadyNotices(Ledger(redis), announcement, lambda: serving.ready_counts)
-        self._session_drain = SessionDrain(self._sessions, self._drain, settings.session_drain_seconds)
-        self._timer: Any = None
+        self._session_drain = SessionDrain(
+            self._sessions, self._drain, self._stopping.asked, settings.session_drain_seconds
+        )
 
-    def start(self, worker: Any) -> None:
+    def start(self, _worker: Any) -> None:
         """Announce this worker."""
-        worker_shutting_down.connect(self._drain)
+        worker_shutting_down.connect(self._stopping.asked)
         self._session_drain.install()
         self._control.start()
         self._lease.renew()
+        self._reconciliation.start()
         self._serving.watch(self._lease.offer, self._notices.changed)
-        self._timer = worker.timer.call_repeatedly(self._settings.lease_renewal_seconds, self._lease.renew)
 
     def info(self, _worker: Any) -> dict[str, str]:
         """Return what `celery inspect stats` and Flower's page of this worker show besides Celery's own."""
         return self._inspection.summary()
 
     def stop(self, _worker: Any) -> None:
-        """Withdraw it and remove every sandbox; the running calls have ended by now."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Withdraw it and remove every sandbox, once the running calls have ended."""
+        # Celery stops its thread pool before or after this, as it happens.
+        self._calls.finish(_STOPPING)
+        self._stopping.close()
+        self._reconciliation.close()
         self._notices.close()
         self._sessions.close()
         self._lease.end()
@@ -247,6 +289,17 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
     terminate = stop
 
-    def _drain(self, **_: Any) -> None:
+    def _drain(self) -> None:
         self._lease.drain()
         self._serving.drain()
+
+
+def _reconnect_consumer() -> None:
+    """Have Celery's event loop treat its connection as lost."""
+    hub = get_event_loop()
+    if hub is not None:
+        hub.call_soon(_fail)  # type: ignore[no-untyped-call]
+
+
+def _fail() -> None:
+    raise RedisConnectionError("this worker's queue has messages that it does not hear of")

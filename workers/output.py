@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import RedisError
 
+from readie.ledger.refusals import about_the_call
 from readie.ledger.streams import WINDOW_BYTES, WINDOW_VALUES, Progress, StreamLedger
 from readie.protocol.call import CallHeader
 from readie.protocol.payload import Buffer
@@ -144,7 +144,9 @@ class CallOutput:
         while True:
             try:
                 return ask()
-            except (RedisConnectionError, RedisTimeoutError) as error:
+            except RedisError as error:
+                if about_the_call(error):
+                    raise
                 if self._call.cancelled:
                     raise StoppedError from error
                 if self._deadline is not None and time.monotonic() >= self._deadline:

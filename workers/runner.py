@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import logging
 import time
+import uuid
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,11 +21,13 @@ from readie.protocol.payload import Buffer
 from readie.sizes import format_bytes
 
 from .control import RunningCall, RunningCalls, StoppedError
+from .ends import End, Ends
 from .executor.wire import FrameTooLargeError, WireError
 from .outcome import Outcome
 from .output import CallOutput, MovedOnError
 from .packages.build import PackagesError
 from .packages.layers import Layer
+from .patience import Patience
 from .sandbox.cgroup import LimitError
 from .sandbox.connection import CallResult, ConnectionLostError
 from .sandbox.conversation import UnwantedError
@@ -88,10 +91,11 @@ class Runner:
     Args:
         ledger: where calls are claimed and ended.
         serving: gives sandboxes and the images to restore in them.
-        calls: where each call can be cancelled while it runs.
+        calls: where each call can be stopped while it runs.
         sessions: the sandboxes that stay from call to call.
+        ends: where they are stored.
+        patience: how long to wait for Redis.
         worker: this worker's name.
-        keep_seconds: how long results stay.
         max_result_bytes: largest result.
         log_bytes: how much of what a call prints is kept.
     """
@@ -103,8 +107,9 @@ class Runner:
         calls: RunningCalls,
         sessions: Sessions,
         *,
+        ends: Ends,
+        patience: Patience,
         worker: str,
-        keep_seconds: int,
         max_result_bytes: int,
         log_bytes: int,
     ) -> None:
@@ -112,21 +117,32 @@ class Runner:
         self._serving = serving
         self._calls = calls
         self._sessions = sessions
+        self._ends = ends
+        self._patience = patience
         self._worker = worker
-        self._keep_seconds = keep_seconds
         self._max_result_bytes = max_result_bytes
         self._log_bytes = log_bytes
 
     def run(self, header: CallHeader, payload: bytes | None) -> Outcome | None:
         """Run a call that was placed here and store its end; ``None`` for a message that means nothing any more."""
-        with self._calls.enter(header.id) as call:
-            return self._run(header, payload, call)
+        placement = header.placement
+        if placement is None:
+            return None
+        with self._calls.enter(header.id, placement.attempt) as call:
+            if call is not None and self._ends.of(header.id, placement.attempt) is None:
+                # One that was stopped before its claim is given back with the others that were not begun.
+                return None if call.stopped else self._run(header, payload, call)
+        # A Redis that has lost its last moments delivers again what was delivered.
+        _log.info("call %s: attempt %d was begun here before, dropped", header.id, placement.attempt)
+        return None
 
     def _run(self, header: CallHeader, payload: bytes | None, call: RunningCall) -> Outcome | None:
-        claimed = None if header.placement is None else self._ledger.claim(header)
+        token = uuid.uuid4().hex
+        claimed = self._patience.repeat(lambda: self._ledger.claim(header, token), f"claim of call {header.id}")
         if claimed is None:
             _log.info("call %s: a late or doubled message, dropped", header.id)
             return None
+        call.runs = True
         claim, stored = claimed
         phases = _Phases()
         with contextlib.ExitStack() as hold:
@@ -137,8 +153,9 @@ class Runner:
             except Exception as error:
                 _log.exception("call %s: the worker failed", header.id)
                 run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"the worker failed to run it: {error!r}")
-            if call.cancelled:
-                run.failure, run.value = Failure(code=ErrorCode.CANCELLED, message="the call was cancelled"), b""
+            if call.stopped:
+                run.failure, run.value = call.stopped, b""
+            call.runs = False
             try:
                 self._leave_session(run)
                 if not self._retry(run, claim):
@@ -327,7 +344,12 @@ class Runner:
         header, placement = run.header, run.header.placement
         assert placement is not None
         retry = run.failure and retry_after(header.options.retries, claim.begun, run.failure)
-        if not retry or not self._ledger.retry(header.id, placement.attempt, *retry):
+        if not retry:
+            return False
+        again = self._patience.repeat(
+            lambda: self._ledger.retry(header.id, placement.attempt, *retry), f"retry of call {header.id}"
+        )
+        if not again:
             return False
         _log.info(
             "call %s: attempt %d failed, %.3g s until the next", header.id, placement.attempt, retry.delay_seconds
@@ -340,8 +362,6 @@ class Runner:
         assert placement is not None
         size = len(run.value)
         inline = size <= INLINE_LIMIT_BYTES
-        if not inline:
-            self._ledger.store_value(header.id, placement.attempt, run.value, self._keep_seconds)
         value = base64.b64encode(run.value).decode("ascii") if inline and size else None
         run.phases.end("store")
         envelope = Envelope(
@@ -378,7 +398,7 @@ class Runner:
                 },
             ),
         )
-        ended = self._ledger.finish(envelope, attempt=placement.attempt, keep_seconds=self._keep_seconds)
+        ended = self._ends.store(End(envelope, placement.attempt, b"" if inline else run.value))
         if ended is None:
             _log.warning(
                 "call %s: attempt %d was no longer current; its result was dropped", header.id, placement.attempt

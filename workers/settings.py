@@ -6,14 +6,14 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from readie.settings import FlavorSettings
+from readie.settings import FlavorSettings, ResultSettings
 
 from .sandbox.limits import machine_memory_bytes
 
 _LEAST_MEMORY_BYTES = 256 << 20
 
 
-class WorkerSettings(FlavorSettings):
+class WorkerSettings(FlavorSettings, ResultSettings):
     """Read from ``READIE_*`` (and the names that checkpoints fix: ``CHECKPOINT_*``, ``SANDBOX_*``)."""
 
     slots: int = Field(default_factory=lambda: 2 * (os.cpu_count() or 1), ge=1, le=1000)
@@ -45,10 +45,10 @@ class WorkerSettings(FlavorSettings):
     lease_renewal_seconds: float = Field(default=2.0, gt=0)
     heartbeat_file: Path | None = None
     """A file that is touched whenever the worker's entry was renewed, for health checks. Default: none."""
+    drain_seconds: float = Field(default=20.0, gt=0)
+    """How long running calls may go on when the worker is asked to stop; asked again, it stops them at once."""
     start_timeout_seconds: float = Field(default=30.0, gt=0)
     """Longest restore or start of a sandbox; a restore that takes longer becomes a cold start."""
-    result_seconds: int = Field(default=3600, ge=1)
-    """How long a result is kept."""
     max_result_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
     """Largest pickled result, and largest value that a generator may yield."""
     log_bytes: int = Field(default=8 << 20, ge=64 << 10)

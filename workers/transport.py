@@ -7,17 +7,22 @@ and is as if it had never been there.
 
 import functools
 import logging
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from celery.worker.state import maybe_shutdown
 from kombu.transport import redis as kombu_redis
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from readie.ledger import Ledger
 from readie.protocol import keys
 from readie.protocol.dead_letter import DeadLetter
 from readie.protocol.explain import ExplainRequest
 from readie.protocol.reading import UnreadableError, read
+
+_RETRY_SECONDS: Final = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -80,3 +85,17 @@ class Transport(kombu_redis.Transport):
     """What ``broker_transport`` of the app names."""
 
     Channel = Channel
+
+    # Celery's worker ends at an error that is none of its connection's. But a Redis that refuses a command, for want of
+    # memory or because it is a replica now, will take it later.
+    connection_errors = (*kombu_redis.Transport.connection_errors, ResponseError)
+
+    def establish_connection(self) -> Any:
+        """Connect, as soon as Redis is there: Celery would look less and less often."""
+        while True:
+            try:
+                return super().establish_connection()  # type: ignore[no-untyped-call]
+            except self.connection_errors as error:
+                maybe_shutdown()
+                _log.warning("can't connect to the broker, trying again: %s", error)
+                time.sleep(_RETRY_SECONDS)

@@ -23,7 +23,9 @@ PhaseEnded = Callable[[str], None]
 class Caller(Protocol):
     """Whoever a sandbox is started for, and may lose interest meanwhile."""
 
-    cancelled: bool
+    @property
+    def cancelled(self) -> bool:
+        """Whether it has."""
 
     def runs_in(self, sandbox: Sandbox) -> None:
         """Take note of the sandbox, before it starts; may kill it at any time. What this raises ends the start."""
