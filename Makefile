@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHON_SCRIPTS = $(shell grep -l '^\#!.*python' $$(find scripts -maxdepth 1 -type f ! -name '*.py'))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generation test test-fast test-compose check format docs lock clean
+.PHONY: help setup demo generation test test-fast test-compose chaos check format docs lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
@@ -33,6 +33,14 @@ generation: ## build a generation of checkpoints (root); CHECKPOINTS=15 MEGABYTE
 test: ## run every test but those of docker compose (root)
 	@scripts/setup
 	$(BIN)/pytest --ignore=tests/compose
+
+# Settings of `make chaos`: the seed of a run to repeat (a new one without it), and for how long there are faults.
+SEED ?=
+MINUTES ?= 5
+
+chaos: ## kill, freeze and cut off every part under load and check the promises (root); SEED= MINUTES=5
+	@scripts/setup
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 test-fast: ## run the tests that need neither root nor runsc
 	@scripts/setup python redis

@@ -100,7 +100,12 @@ def redis_url(redis: Redis, redis_server: RedisServer) -> str:
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """Flavor and generation, built from this checkout; reused by later runs that change nothing."""
+    """Flavor and generation."""
+    return build_test_data()
+
+
+def build_test_data() -> Path:
+    """Return the folder of a flavor and a generation built from this checkout; reused when nothing has changed."""
     data = ROOT / ".cache" / "test-data"
     environment = {**os.environ, "READIE_DATA": str(data)}
     command = [sys.executable, "-m", "workers.pipeline", "--flavors", str(ROOT / "examples" / "flavors")]
