@@ -75,8 +75,10 @@ _KNOWN_TO_SCRIPTS: Final = {
 }
 """What every script finds as a variable."""
 _WITHOUT_MEMORY: Final = frozenset(
-    {"announce", "cancel", "claim", "finish", "give_back", "park", "place", "readmit", "renew_router"}
-    | {"release_delayed", "requeue", "retry", "take", "uphold", "withdraw"}
+    {"announce", "answer", "avoid", "bury", "cancel", "claim", "drop_held", "drop_waiting", "explain_waiting", "finish"}
+    | {"forget", "give_back", "park", "place", "readmit", "release_delayed", "renew_router", "requeue", "retry"}
+    | {"session_bind", "session_end", "session_join", "stop_values", "take", "take_values", "tell_ready", "uphold"}
+    | {"watch", "withdraw"}
 )
 """Scripts that a Redis out of memory must still run: only what lets calls end gives it memory back."""
 _ALLOW_WITHOUT_MEMORY: Final = "redis.call('DEL', '')\n"
@@ -395,10 +397,7 @@ class Ledger:
 
     def bury(self, letter: DeadLetter) -> None:
         """Keep what can't be read for people to see, the newest :data:`MOST_DEAD_LETTERS`."""
-        with self.redis.pipeline(transaction=True) as pipe:
-            pipe.lpush(keys.DEAD_LETTERS, letter.model_dump_json())
-            pipe.ltrim(keys.DEAD_LETTERS, 0, MOST_DEAD_LETTERS - 1)
-            pipe.execute()
+        self._run("bury", [keys.DEAD_LETTERS], [letter.model_dump_json(), MOST_DEAD_LETTERS])
 
     def dead_letters(self, *, clear: bool = False) -> list[DeadLetter]:
         """Return the dead letters, newest first, and with ``clear`` remove them."""

@@ -267,11 +267,7 @@ class RoutingLedger(Ledger):
 
     def answer(self, router: str, taken: bytes, question_id: str, answer: str) -> None:
         """Answer a question and remove its item from the taken list."""
-        with self.redis.pipeline(transaction=True) as pipe:
-            pipe.lpush(keys.explanation(question_id), answer)
-            pipe.expire(keys.explanation(question_id), ANSWER_SECONDS)
-            pipe.lrem(keys.router_taken(router), -1, cast("str", taken))
-            pipe.execute()
+        self._run("answer", [keys.explanation(question_id), keys.router_taken(router)], [answer, ANSWER_SECONDS, taken])
 
     def renew_router(self, router: str, lease_seconds: int) -> None:
         """Renew a router's lease."""

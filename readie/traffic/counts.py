@@ -1,11 +1,13 @@
 """Counting sets of imports in Redis, bounded in number and fading with time."""
 
+import contextlib
 import json
 from collections import Counter, defaultdict
 from importlib.resources import files
 from typing import Any, Final, cast
 
 from redis import Redis
+from redis.exceptions import OutOfMemoryError
 
 from readie.protocol import keys
 from readie.protocol.call import ImportHints
@@ -40,7 +42,14 @@ class TrafficCounter:
             held[member] += 1
 
     def flush(self) -> None:
-        """Add what was counted since the last time. ``RedisError`` when that fails; it is then kept for the next."""
+        """Add what was counted since the last time. ``RedisError`` when that fails; it is then kept for the next.
+
+        A Redis that is out of memory has more important things to keep.
+        """
+        with contextlib.suppress(OutOfMemoryError):
+            self._flush()
+
+    def _flush(self) -> None:
         for flavor in list(self._held):
             pairs = [part for item in self._held[flavor].items() for part in item]
             settings: list[Any] = [KEPT_PER_DAY, FORGOTTEN_BELOW, MOST_SETS, UNUSED_SECONDS]
