@@ -223,6 +223,29 @@ def test_measured_memory_stays_within_the_budget(open_supply: OpenSupply, images
         assert 0 < supply.ready_bytes <= size * 1.5
 
 
+def test_sandboxes_that_wait_use_no_cpu(
+    open_supply: OpenSupply, images: Path, run_call: RunCall, run_dir: Path
+) -> None:
+    supply = open_supply({"empty": source(images / "empty")}, created_count=1)
+    assert supply.filled() == {"empty": 1}
+    supply.stop()
+    sentries = [pid for pid in processes_under(run_dir / "supply") if program_of(pid).startswith("runsc-sandbox")]
+    assert [state_of(pid) for pid in sentries] == ["T", "T"], "both the created and the ready one"
+    for pool in ("ready", "created"):
+        started = supply.give("empty")
+        assert started.pool == pool
+        assert run_call(started.connection, lambda: "runs again") == "runs again"
+    assert "T" not in [state_of(pid) for pid in sentries]
+
+
+def program_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def test_a_ready_sandbox_that_died_is_not_given_out_and_is_replaced(
     open_supply: OpenSupply, images: Path, run_call: RunCall, run_dir: Path
 ) -> None:

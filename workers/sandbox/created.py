@@ -52,12 +52,14 @@ class CreatedPool:
                 return self._create(background), False
             if sandbox.alive:
                 sandbox.set_background(background)
+                sandbox.resume()
                 return sandbox, True
             self._bury(sandbox)
 
     def fill(self) -> None:
         """Make one more; raises ``SandboxFailedError``."""
         sandbox = self._create(True)
+        sandbox.pause()
         with self._lock:
             self._created.append(sandbox)
 

@@ -120,6 +120,7 @@ class ReadyPool:
                 return None
             if ready.sandbox.alive:
                 ready.sandbox.set_background(False)
+                ready.sandbox.resume()
                 return ready
             self._bury(checkpoint_id, ready)
 
@@ -220,6 +221,7 @@ class ReadyPool:
                 self._making = None
         self._quarantine.succeeded(checkpoint_id)
         ready = ReadySandbox(sandbox, connection, proportional_bytes(processes_under(sandbox.folder)))
+        sandbox.pause()
         with self._lock:
             shelf.memory_bytes = ready.memory_bytes
             shelf.sandboxes.append(ready)

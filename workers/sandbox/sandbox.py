@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import threading
 import time
@@ -261,6 +262,22 @@ class Sandbox:
         """Let all other sandboxes have the CPU first, or no more; without control groups all are equal."""
         if self._cgroup is not None:
             self._cgroup.set_background(on)
+
+    def pause(self) -> None:
+        """Stop all that runs in it until ``resume``.
+
+        A sandbox that only waits still uses 2 to 3 % of a core: gVisor looks at itself 2,500 times a second.
+        """
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """End a ``pause``."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if self._pidfd is not None:
+                signal.pidfd_send_signal(self._pidfd, number)
 
     def limit(self, *, memory_bytes: int | None = None, cpu: float | None = None) -> None:
         """Bound what the next call may use; ``None`` leaves what is in force. To be called when it is ready.
