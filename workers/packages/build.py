@@ -114,7 +114,7 @@ class Builder:
                 trusted = False
                 result = self._with_code(proxy, connection, requirements, *arguments)
         # A buffer beside the pickle, which stays unread.
-        (pickled,) = payload.decode(result.value)
+        pickled, *_ = payload.decode(result.value)
         (answer,) = pickled.buffers
         packed = io.BytesIO(answer)
         try:
