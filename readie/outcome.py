@@ -27,7 +27,8 @@ def _as_both(error: BaseException) -> BaseException | None:
             names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
             both = _both_types[own] = type(own.__name__, (own, RemoteError), names)
         try:
-            error.__class__ = both  # keeps the object as it is, whatever its __init__ asks for
+            # Keeps the object as it is, whatever its __init__ asks for or its __setattr__ refuses.
+            BaseException.__setattr__(error, "__class__", both)
         except TypeError:
             # Classes written in C can't be changed in place; what they pickle as is what builds them.
             _, arguments, *state = cast("tuple[Any, ...]", error.__reduce__())
@@ -66,11 +67,13 @@ def exception_of(failure: Failure, pickled: bytes | bytearray | None) -> BaseExc
             error = _as_both(loaded) if isinstance(loaded, BaseException) else None
     if error is None:
         error = RemoteError(f"{failure.type}: {failure.message}")
-    remote: Any = error
-    remote.remote_type, remote.remote_traceback = failure.type, failure.traceback
+    known: dict[str, object] = {"remote_type": failure.type, "remote_traceback": failure.traceback}
     if failure.traceback:
         # A note, because Python shows notes with the local traceback and leaves __cause__ to the user's code.
-        error.add_note(f"\nRemote traceback:\n{_with_source_lines(failure.traceback).rstrip()}")
+        note = f"\nRemote traceback:\n{_with_source_lines(failure.traceback).rstrip()}"
+        known["__notes__"] = [*getattr(error, "__notes__", ()), note]
+    for name, value in known.items():
+        BaseException.__setattr__(error, name, value)
     return error
 
 

@@ -37,6 +37,7 @@ def rebuild_exception(  # noqa: PLR0917 - the pickled form has no names
     error: BaseException = native.__new__(own, *arguments)
     native.__init__(error, *arguments)
     error.__dict__.update(state)
-    error.__cause__, error.__context__ = cause, context
-    error.__suppress_context__ = suppress_context
+    # Past its own __setattr__, which may refuse, as that of a frozen dataclass does.
+    for name, value in (("__cause__", cause), ("__context__", context), ("__suppress_context__", suppress_context)):
+        BaseException.__setattr__(error, name, value)
     return error

@@ -1,5 +1,6 @@
 """A remote exception is the user's own type and a RemoteError at once."""
 
+import dataclasses
 import json
 import traceback
 
@@ -34,6 +35,14 @@ class SlottedError(Exception):
     __slots__ = ("extra",)
 
 
+@dataclasses.dataclass(frozen=True)
+class FrozenError(Exception):
+    code: int
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FrozenError, (self.code,)
+
+
 def rebuilt(error: BaseException) -> BaseException:
     failure = Failure(code=ErrorCode.REMOTE, type=type(error).__qualname__, message=str(error), traceback=TRACEBACK)
     return exception_of(failure, b"".join(encode([Pickled(cloudpickle.dumps(error))])))
@@ -53,6 +62,7 @@ def rebuilt(error: BaseException) -> BaseException:
         ExceptionGroup("several", [ValueError(1), TypeError(2)]),
         PickyError(4, reason="first"),
         SlottedError("s"),
+        FrozenError(5),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -121,6 +121,21 @@ def test_an_exception_whose_class_can_not_be_called_with_its_args_comes_back_who
     assert isinstance(raised.__cause__, KeyError)
 
 
+def test_an_exception_that_can_not_be_changed_comes_back_whole(connection: ExecutorConnection) -> None:
+    def function() -> None:
+        class FrozenError(Exception):
+            def __setattr__(self, name: str, value: object) -> None:
+                raise AttributeError(name)
+
+        raise FrozenError(5) from KeyError("first")
+
+    raised = load_value(run(connection, function).value)
+
+    assert type(raised).__name__ == "FrozenError"
+    assert raised.args == (5,)
+    assert isinstance(raised.__cause__, KeyError)
+
+
 def test_an_exception_that_does_not_unpickle_comes_back_as_text_alone(connection: ExecutorConnection) -> None:
     def function() -> None:
         class PickyError(Exception):
@@ -273,6 +288,17 @@ def test_a_function_that_takes_too_long_ends_in_a_timeout(connection: ExecutorCo
 
     with pytest.raises(TimeoutError):
         connection.call("c1", "f", [dump_call(function, (), {})], timeout=0.2)
+
+
+def test_a_timeout_may_be_longer_than_the_system_can_wait_at_once(connection: ExecutorConnection) -> None:
+    def function() -> str:
+        import time
+
+        time.sleep(0.1)
+        return "done"
+
+    result = connection.call("c1", "f", [dump_call(function, (), {})], timeout=1e9)
+    assert load_value(result.value) == "done"
 
 
 def test_it_ends_when_the_worker_closes_the_connection(control: Path, run_executor: Callable[..., Executor]) -> None:

@@ -136,7 +136,8 @@ def _name_versions(error: BaseException, at_client: Mapping[str, str]) -> None:
 
 
 def _failed(code: ErrorCode, error: BaseException, clock: _PhaseClock, prefix: str = "") -> Ended:
-    error.__traceback__ = _without_executor_frames(error.__traceback__)
+    # Not assigned: an exception may refuse that, as those of frozen dataclasses do.
+    error = error.with_traceback(_without_executor_frames(error.__traceback__))
     described = {
         "code": code,
         "type": _shortened(type(error).__qualname__, _MAX_NAME_CHARACTERS),
