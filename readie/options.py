@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LEAST_MEMORY_BYTES = 64 << 20
 _MOST_PACKAGES = 100
+_MOST_SECONDS = 1e9
+_MOST_CORES = 10_000
 _PACKAGE = r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]*\])?[A-Za-z0-9.,<>=!~*+ -]*"
 
 
@@ -140,13 +142,14 @@ class Options:
 
 
 def _name(value: object) -> str:
-    return "" if value is None or (isinstance(value, str) and 0 < len(value) <= 256) else "give 1 to 256 characters"
+    fits = isinstance(value, str) and 0 < len(value) <= 256 and value.isprintable()
+    return "" if value is None or fits else "give 1 to 256 characters that can be printed"
 
 
 def _seconds(value: object) -> str:
-    if value is None or (isinstance(value, (int, float)) and value is not True and 0 < value < float("inf")):
+    if value is None or (isinstance(value, (int, float)) and value is not True and 0 < value <= _MOST_SECONDS):
         return ""
-    return "give seconds, more than 0"
+    return f"give seconds, more than 0 and at most {_MOST_SECONDS:.0e}"
 
 
 def _priority(value: object) -> str:
@@ -181,9 +184,9 @@ def _memory(value: object) -> str:
 
 
 def _cores(value: object) -> str:
-    if value is None or (isinstance(value, (int, float)) and value is not True and 0 < value < float("inf")):
+    if value is None or (isinstance(value, (int, float)) and value is not True and 0 < value <= _MOST_CORES):
         return ""
-    return "give a number of cores, more than 0"
+    return f"give a number of cores, more than 0 and at most {_MOST_CORES:,}"
 
 
 def _retries(value: object) -> str:

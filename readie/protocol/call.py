@@ -63,16 +63,16 @@ class RetryPolicy(Message):
 class CallOptions(Message):
     """Options that decide where and how a call runs."""
 
-    timeout_seconds: float | None = Field(default=None, gt=0)
+    timeout_seconds: float | None = Field(default=None, gt=0, le=1e9)
     """Longest execution; the sandbox is killed after it."""
-    expires_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    expires_seconds: float | None = Field(default=None, gt=0, le=1e9)
     """The call is dropped when no worker has begun it this long after its submission."""
     priority: int = Field(default=0, ge=0, le=9)
     """Of the calls that wait, those with a higher one run first."""
     flavor: str = Field(default=DEFAULT_FLAVOR, pattern=FLAVOR_PATTERN)
     memory_bytes: int | None = Field(default=None, gt=0, le=2**53)
     """What the sandbox may hold; the worker reserves it. ``None``: what the worker gives by itself."""
-    cpu: float | None = Field(default=None, gt=0)
+    cpu: float | None = Field(default=None, gt=0, le=10_000)
     """Cores the sandbox may use. ``None``: what the worker gives by itself."""
     packages: tuple[PackageRequirement, ...] = Field(default=(), max_length=MOST_PACKAGES)
     """What the function needs besides its flavor."""

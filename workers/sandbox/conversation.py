@@ -17,6 +17,8 @@ _OUTPUT_PAUSE_SECONDS: Final = 0.01
 """Between two reads of what a call prints: many lines go on as one piece, and no call can keep its worker busy."""
 _LOOK_SECONDS: Final = 15.0
 """After this long, credit is looked for without a wake-up: bounds what a lost one can cost."""
+_LONGEST_WAIT_SECONDS: Final = 86400.0
+"""At once: ``poll`` counts milliseconds in a C int, and a call's timeout may be longer than that."""
 _STOP_SECONDS: Final = 2.0
 """How long a function whose values nobody wants may run on until its next ``yield``."""
 
@@ -135,7 +137,7 @@ class Conversation:
         if self._given is not None and not self._given.stop:
             ends.append(self._look_at)
         # Rounded up, or the last millisecond would be spent asking again and again.
-        milliseconds = None if not ends else max(0, int((min(ends) - now) * 1000) + 1)
+        milliseconds = None if not ends else max(0, int(min(min(ends) - now, _LONGEST_WAIT_SECONDS) * 1000) + 1)
         return dict(self._polled.poll(milliseconds))
 
     def _long_unseen(self) -> bool:
