@@ -133,7 +133,7 @@ class RemoteFunction(Generic[P, R]):
         """
         from .mapping import Mapping  # noqa: PLC0415
 
-        spawn: Any = self.spawn
+        spawn: Any = self._of_here().spawn
         return Mapping(spawn)
 
     @property
@@ -141,7 +141,7 @@ class RemoteFunction(Generic[P, R]):
         """Like :attr:`map`, for an iterable of tuples of arguments."""
         from .mapping import Mapping  # noqa: PLC0415
 
-        spawn: Any = self.spawn
+        spawn: Any = self._of_here().spawn
         return Mapping(lambda arguments: spawn(*arguments))
 
     def _stream(self, *args: P.args, **kwargs: P.kwargs) -> "Stream[Any] | None":
@@ -150,7 +150,14 @@ class RemoteFunction(Generic[P, R]):
 
         if not yields(self.__wrapped__):
             return None
-        return Stream(functools.partial(self.spawn, *args, **kwargs), owns=True)
+        return Stream(functools.partial(self._of_here().spawn, *args, **kwargs), owns=True)
+
+    def _of_here(self) -> "RemoteFunction[P, R]":
+        """Return a copy for calls that are sent later, perhaps after the end of the ``with`` block that this is in."""
+        from .sessions import current_session  # noqa: PLC0415 - as for the client
+
+        session = self._options.session or current_session()
+        return self if session is self._options.session else self.options(session=session)
 
     def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run here, as if the function had not been decorated."""

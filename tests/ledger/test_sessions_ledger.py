@@ -145,6 +145,20 @@ def test_a_session_takes_its_calls_past_the_workers_slots_and_holds_its_memory(l
     assert sorted(ledger.redis.keys("readie:worker-session*") + ledger.redis.keys("readie:worker-idle*")) == []
 
 
+def test_a_session_has_what_its_worker_gives_by_itself_where_the_opener_asked_for_no_memory(
+    ledger: SessionLedger,
+) -> None:
+    assert join(ledger, "opener") == Open(None)
+    call = placed(header("opener").model_copy(update={"options": CallOptions()}))
+    ledger.announce(ANNOUNCEMENT.model_copy(update={"call_memory_bytes": 300}), 1000)
+    ledger.place_all("router", [Addressed(call, "m", b"")])
+    ledger.claim(call)
+    ledger.bind(call, "sandbox", None, "default", "3.11")
+    told = join(ledger, "a")
+    assert isinstance(told, Owner)
+    assert told.memory_bytes == 300
+
+
 def test_a_worker_keeps_as_many_sessions_as_it_says(ledger: SessionLedger) -> None:
     open_session(ledger)
     finish(ledger, "opener")

@@ -174,6 +174,19 @@ def test_outside_of_the_block_calls_have_sandboxes_of_their_own() -> None:
         recall()
 
 
+def test_values_that_are_read_after_the_block_come_from_no_other_sandbox() -> None:
+    @remote
+    def values() -> Iterator[str]:
+        yield "of another sandbox"
+
+    with session() as opened:
+        remember("inside")
+        later: list[Iterator[object]] = [values(), recall.starmap([()])]
+    for each in later:
+        with pytest.raises(SessionExpiredError, match=opened.id):
+            next(each)
+
+
 def test_tasks_started_inside_are_in_the_session_and_threads_are_not() -> None:
     async def main() -> tuple[str, list[str], str]:
         async with session() as opened:

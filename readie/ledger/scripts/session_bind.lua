@@ -7,9 +7,9 @@
 local status, call, bound = unpack(redis.call('HMGET', KEYS[1], 'state', 'call', 'sandbox'))
 local state, attempt = unpack(redis.call('HMGET', KEYS[2], 'state', 'attempt'))
 if status ~= 'opening' or call ~= ARGV[2] or bound or state ~= 'running' or attempt ~= ARGV[3] then return 0 end
-redis.call('HSET', KEYS[1], 'state', 'busy', 'worker', ARGV[4], 'incarnation', ARGV[5], 'sandbox', ARGV[6], 'checkpoint_id', ARGV[7],
-    'asked', ARGV[8], 'flavor', ARGV[9], 'python', ARGV[10], 'memory_bytes', ARGV[11])
 local memory = redis.call('HGET', KEYS[3], ARGV[2])
+redis.call('HSET', KEYS[1], 'state', 'busy', 'worker', ARGV[4], 'incarnation', ARGV[5], 'sandbox', ARGV[6], 'checkpoint_id', ARGV[7],
+    'asked', ARGV[8], 'flavor', ARGV[9], 'python', ARGV[10], 'memory_bytes', ARGV[11] ~= '' and ARGV[11] or memory or '')
 if memory then
     redis.call('HDEL', KEYS[3], ARGV[2])
     redis.call('HSET', KEYS[3], SESSION_MEMORY .. ARGV[1], memory)
