@@ -83,7 +83,8 @@ class Client:
         except ValidationError as error:
             wrong = error.errors()[0]
             where = ".".join(map(str, wrong["loc"]))
-            raise ConfigurationError(f"setting {where + ': ' if where else ''}{wrong['msg']}") from None
+            what = wrong["msg"].removeprefix("Value error, ")
+            raise ConfigurationError(f"setting {where + ': ' if where else ''}{what}") from None
         self._enter_process()
         _clients.add(self)
 

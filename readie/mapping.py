@@ -167,8 +167,8 @@ class _UnderWay(Generic[R]):
     """The calls of one mapping that were submitted and not yet taken. For one user at a time."""
 
     def __init__(self, spawn: Callable[[Any], "Call[R]"], items: Iterable[Any], *, ordered: bool, window: int) -> None:
-        if window < 1:
-            raise ConfigurationError(f"window={window!r}: give 1 or more")
+        if not isinstance(window, int) or window < 1:
+            raise ConfigurationError(f"window={window!r}: give a whole number, 1 or more")
         self._spawn = spawn
         self._items = iter(items)
         self._ordered = ordered

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .protocol.envelope import Report
 
 DEFAULT_IDLE_TTL_SECONDS: Final = 300.0
+_MOST_TTL_SECONDS: Final = 1e9
 
 _entered: ContextVar[tuple["Session", ...]] = ContextVar("readie_sessions", default=())
 
@@ -107,7 +108,7 @@ class Session:
         """
         return self._call(_get, name)
 
-    def set(self, **values: Any) -> None:
+    def set(self, /, **values: Any) -> None:
         """Set globals of the session, whether it has them or not: ``session.set(rows=rows, limit=10)``."""
         self._call(_set, values)
 
@@ -123,7 +124,7 @@ class Session:
         """Like :meth:`get`, without blocking the event loop."""
         return await asyncio.to_thread(self.get, name)
 
-    async def aset(self, **values: Any) -> None:
+    async def aset(self, /, **values: Any) -> None:
         """Like :meth:`set`, without blocking the event loop."""
         await asyncio.to_thread(lambda: self.set(**values))
 
@@ -200,7 +201,7 @@ class Session:
         if new:
             warnings.warn(
                 f"session {self.id} has its own {', '.join(new)}, which differ{'s' * (len(new) == 1)} from what came "
-                "with the function and stay as they are; session.set(name=value) changes them",
+                f"with the function and stay{'s' * (len(new) == 1)}; session.set(name=value) changes that",
                 stacklevel=5,
             )
 
@@ -252,8 +253,10 @@ def session(
             print(mean())
         ```
     """
-    if not isinstance(idle_ttl, (int, float)) or isinstance(idle_ttl, bool) or not 0 < idle_ttl < float("inf"):
-        raise ConfigurationError(f"idle_ttl={idle_ttl!r}: give seconds, more than 0")
+    if not isinstance(idle_ttl, (int, float)) or isinstance(idle_ttl, bool) or not 0 < idle_ttl <= _MOST_TTL_SECONDS:
+        raise ConfigurationError(
+            f"idle_ttl={idle_ttl!r}: give seconds, more than 0 and at most {_MOST_TTL_SECONDS:.0e}"
+        )
     if not isinstance(restart_on_loss, bool):
         raise ConfigurationError(f"restart_on_loss={restart_on_loss!r}: give True or False")
     if other := options.keys() - _OPENING.keys():
