@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .protocol.call import RetryPolicy
 
 MOST_RETRIES: Final = 1000
+_MOST: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class Retries:
             raise ConfigurationError(f"Retries: after={self.after!r}: give a tuple of exception classes")
         for name, least in (("delay", 0.0), ("factor", 1.0), ("longest_delay", 0.0)):
             value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not least <= value < float("inf"):
-                raise ConfigurationError(f"Retries: {name}={value!r}: give a number, {least:g} or more")
+            if not isinstance(value, (int, float)) or not least <= value <= _MOST:
+                raise ConfigurationError(f"Retries: {name}={value!r}: give a number from {least:g} to {_MOST:.0e}")
 
     @classmethod
     def of(cls, retries: "int | Retries") -> "Retries":

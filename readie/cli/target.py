@@ -32,7 +32,7 @@ def load_function(target: str) -> RemoteFunction[..., Any]:
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigurationError(f"{file!r} can't be imported: {type(error).__name__}: {error}") from error
     # No sandbox has this file.
     cloudpickle.register_pickle_by_value(module)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from readie import remote
+from readie import Retries, remote
 from readie.errors import ConfigurationError, InvalidRequestError
 
 
@@ -37,6 +37,11 @@ def test_an_unknown_option_names_the_nearest_known_one() -> None:
 def test_a_wrong_value_is_named(options: dict[str, object], named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
         remote(**options)  # type: ignore[call-overload]
+
+
+def test_a_wrong_value_of_retries_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="delay=1e\\+300"):
+        Retries(2, delay=1e300)
 
 
 def test_a_pin_can_not_be_combined_with_the_opt_out() -> None:
