@@ -43,7 +43,7 @@ def test_a_generation_with_a_network_serves_workers_with_one(
 
     with serving(workbench, run, sandbox_network="sandbox") as networked, networked.use() as stage:
         assert networked.served.generation_id == made["generation"]
-        started = stage.supply.start("checkpoint_1", RunningCall("c1"), lambda _: None)
+        started = stage.supply.start("checkpoint_1", RunningCall("c1", 1), lambda _: None)
         stage.supply.discard(started)
         assert (started.start, started.fallback) == ("restored", None)
 
@@ -52,7 +52,7 @@ def test_a_generation_with_a_network_serves_workers_with_one(
     assert "start the worker with SANDBOX_NETWORK=sandbox" in caplog.text
 
     with serving(workbench, run, sandbox_network="host", allow_host_network=True) as of_host, of_host.use() as stage:
-        started = stage.supply.start(None, RunningCall("c2"), lambda _: None)
+        started = stage.supply.start(None, RunningCall("c2", 1), lambda _: None)
         stage.supply.discard(started)
         assert (of_host.served.generation_id, started.start) == (None, "cold")
 

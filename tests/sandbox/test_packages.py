@@ -55,7 +55,7 @@ def layers(
 
 
 def take(layers: PackageLayers, *packages: str, call: RunningCall | None = None) -> Layer:
-    return layers.take(packages, call or RunningCall("c1"), lambda _: None)
+    return layers.take(packages, call or RunningCall("c1", 1), lambda _: None)
 
 
 def run_with(layers: PackageLayers, layer: Layer, run_call: RunCall, function: Callable[[], Any]) -> Any:
@@ -162,7 +162,7 @@ def test_layers_that_are_not_used_make_room_for_others(layers: PackageLayers) ->
 
 
 def test_a_cancelled_call_stops_installing(layers: PackageLayers) -> None:
-    call = RunningCall("c1")
+    call = RunningCall("c1", 1)
     begun = threading.Event()
 
     def say(text: str) -> None:
