@@ -32,7 +32,7 @@ generation: ## build a generation of checkpoints (root); CHECKPOINTS=15 MEGABYTE
 
 test: ## run every test but those of docker compose (root)
 	@scripts/setup
-	$(BIN)/pytest --ignore=tests/compose
+	$(BIN)/pytest --ignore=tests/compose --ignore=tests/chaos/test_short_run.py
 
 # Settings of `make chaos`: the seed of a run to repeat (a new one without it), and for how long there are faults.
 SEED ?=

@@ -66,7 +66,8 @@ def test_the_catalogue_has_residuals_and_every_module_that_can_be_imported(plann
             catalogue.cost.restore_base_seconds + catalogue.cost.restore_seconds_per_megabyte * checkpoint.megabytes
         )
         assert checkpoint.restore_seconds == pytest.approx(predicted + checkpoint.residual_seconds)
-    assert any(checkpoint.residual_seconds != 0 for checkpoint in catalogue.checkpoints)
+    # A line meets two points.
+    assert len(catalogue.checkpoints) < 3 or any(checkpoint.residual_seconds for checkpoint in catalogue.checkpoints)
 
 
 def test_the_same_corpus_needs_no_other_generation_and_another_does(copied: Workbench, planned: Planned) -> None:
@@ -117,7 +118,8 @@ def _traffic(workbench: Workbench, redis_url: str, *counts: tuple[int, tuple[str
 def test_from_traffic_it_says_what_there_is_and_builds_only_what_is_better(
     copied: Workbench, planned: Planned, redis_server: RedisServer, redis: Redis
 ) -> None:
-    out, err = _traffic(copied, redis_server.url, (8, ("numpy.array",)))
+    calls = ((8, ("numpy", "numpy.array")), (1, ()), (2, ("numpy.f2py.compile",)))
+    out, err = _traffic(copied, redis_server.url, *calls)
     assert f"today's generation {planned[1]['generation']}: " in err
     assert "that is as good, so nothing is built" in err
     assert json.loads(out)["generation"] == planned[1]["generation"]

@@ -14,6 +14,7 @@ from redis import Redis
 from router_cluster import Client, RouterProcess, Worker, catalogue, eventually, header
 
 import readie
+from readie.explanation import Explanation
 from readie.protocol import keys
 from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
@@ -293,7 +294,7 @@ def test_the_command_prints_json_of_remote_and_of_plain_functions(
     new_worker().serve(catalogue(NUMPY, PANDAS)).announce()
     done = run_readie(redis_url, "explain", f"{program}:{function}", "--json")
     assert done.returncode == 0, done.stderr
-    answer = ExplainAnswer.model_validate_json(done.stdout)
+    answer = Explanation.model_validate_json(done.stdout)
     assert hint in answer.hints.imports
     assert answer.checkpoint_id is not None
     assert len(answer.starts) == 4

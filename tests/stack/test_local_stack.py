@@ -31,7 +31,7 @@ def test_status_shows_a_running_stack(running: LocalStack) -> None:
     assert status["redis"]["version"]
     assert [router["lease_seconds"] > 0 for router in status["routers"]] == [True]
     assert status["workers"] == []
-    assert status["calls"] == {"pending": 0, "waiting": 0, "submitted": 0}
+    assert status["calls"] == {"pending": 0, "waiting": 0, "submitted": 0, "stale": 0}
     assert running.run("status").returncode == 0
 
 
