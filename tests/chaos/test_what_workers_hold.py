@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import readie
 from readie import WorkerLostError, remote
 from readie.call import Call
 from readie.client import default_client
@@ -38,6 +39,7 @@ def run(marker: str, seconds: float = 0.0, size: int = 1) -> str:
 @pytest.fixture(autouse=True)
 def worker_is_back(cluster: Cluster) -> Iterator[None]:
     """Begin each test with a worker that serves, whatever the last did to it."""
+    readie.configure(redis_url=cluster.redis.url)
     cluster.workers[0].send(signal.SIGCONT)
     cluster.routers[0].send(signal.SIGCONT)
     assert add(1, 2) == 3
