@@ -9,7 +9,7 @@ import json
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any
 
 import cloudpickle
@@ -18,6 +18,8 @@ from .errors import SerializationError
 from .protocol.context import pack
 from .protocol.payload import Buffer, Pickled, decode, encode
 from .protocol.versions import differences, module_behind, versions_of
+
+_NO_FILE = "<dynamic-code>"
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -28,6 +30,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._modules = modules
 
     def reducer_override(self, value: object) -> Any:
+        if isinstance(value, CodeType):
+            make, arguments = self.dispatch_table[CodeType](value)
+            # cloudpickle leaves the file's name out, without which no traceback can show source lines.
+            return make, tuple(value.co_filename if part == _NO_FILE else part for part in arguments)
         reduced = super().reducer_override(value)
         if reduced is NotImplemented and (name := module_behind(value)):
             self._modules.add(name)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pickle
 import traceback
 
 import cloudpickle
@@ -9,9 +10,10 @@ import pytest
 
 from readie.errors import CallTimeoutError, RemoteError
 from readie.outcome import exception_of
+from readie.pickling import dump_call
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import Failure
-from readie.protocol.payload import Pickled, encode
+from readie.protocol.payload import Pickled, decode, encode
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "job.py", line 7, in job\n    fail()\nValueError: no\n'
 
@@ -101,6 +103,17 @@ def test_the_remote_traceback_has_the_source_lines_that_are_here() -> None:
     failure = Failure(code=ErrorCode.REMOTE, type="builtins.ValueError", message="no", traceback=text)
     note = exception_of(failure, None).__notes__[0]
     assert f"line {line}, in rebuilt\n    def rebuilt(error: BaseException) -> BaseException:\nValueError: no" in note
+
+
+def test_functions_that_travel_by_value_name_their_file_for_tracebacks() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    sent = decode(dump_call(fail, (), {}))[0]
+    with pytest.raises(ValueError, match="no") as caught:
+        pickle.loads(sent.data, buffers=sent.buffers)()
+    assert traceback.extract_tb(caught.tb)[-1].filename == __file__
+    assert traceback.extract_tb(caught.tb)[-1].line == 'raise ValueError("no")'
 
 
 def test_an_exception_that_can_not_be_rebuilt_is_a_remote_error_with_all_that_is_known() -> None:
