@@ -105,7 +105,9 @@ def test_redis_is_as_it_was_after_twenty_thousand_mixed_calls_and_their_expiry(
                 redis.pexpire(key, 1)
         eventually(lambda: all(redis.ttl(key) != 0 for key in redis.scan_iter(count=1000)), "all of it has expired")
         redis.memory_purge()
-        return set(redis.scan_iter(count=1000)), int(redis.info("memory")["used_memory_dataset"])
+        # What the router counts of the traffic comes again with its next writing; it is bounded, and expires.
+        counted = {keys.traffic("default").encode(), keys.traffic_day("default").encode()}
+        return set(redis.scan_iter(count=1000)) - counted, int(redis.info("memory")["used_memory_dataset"])
 
     run(range(500))
     before, bytes_before = look()
