@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from readie.protocol.codes import ErrorCode
+from readie.protocol.envelope import Failure
 from tests.sandbox.package_index import SPY_BACKEND, PackageIndex, package_index
 from workers.control import RunningCall, StoppedError
 from workers.packages.build import PackagesError
@@ -167,7 +169,7 @@ def test_a_cancelled_call_stops_installing(layers: PackageLayers) -> None:
 
     def say(text: str) -> None:
         begun.set()
-        call.cancel()
+        call.stop(Failure(code=ErrorCode.CANCELLED, message="cancelled"))
 
     with pytest.raises(StoppedError):
         layers.take(["leaf"], call, say)
