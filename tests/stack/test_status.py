@@ -38,7 +38,7 @@ def test_workers_routers_and_calls_are_shown(stack: LocalStack, redis: Redis, re
     assert status["state"] == "running"
     assert status["stack"] is None
     assert [router["id"] for router in status["routers"]] == ["router-1"]
-    assert status["calls"] == {"pending": 3, "waiting": 1, "submitted": 4}
+    assert status["calls"] == {"pending": 3, "waiting": 1, "submitted": 4, "stale": 0}
     assert status["workers"] == [
         {
             "name": WORKER.name,
