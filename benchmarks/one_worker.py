@@ -26,6 +26,7 @@ from readie.ledger.holding import HoldingLedger
 from readie.ledger.result import decode_result
 from readie.ledger.routing import Addressed, Placed, RoutingLedger
 from readie.ledger.sessions import SessionLedger
+from readie.ledger.streams import StreamLedger
 from readie.pickling import dump_call
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement
@@ -80,7 +81,7 @@ class OneWorker:
         self._sessions = Sessions(SessionLedger(self.redis), self.settings.flavor)
         patience = Patience()
         self._runner = Runner(
-            self._ledger,
+            StreamLedger(self.redis),
             self.serving,
             RunningCalls(),
             self._sessions,
@@ -88,6 +89,7 @@ class OneWorker:
             patience=patience,
             worker=announcement.name,
             max_result_bytes=self.settings.max_result_bytes,
+            log_bytes=self.settings.log_bytes,
         )
 
     @property
