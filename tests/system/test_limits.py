@@ -299,7 +299,9 @@ def stop_itself() -> None:
     import os
     import signal
 
-    os.kill(os.getpid(), signal.SIGSTOP)
+    while True:
+        # Again, for a sandbox that waited is woken with a SIGCONT, which gVisor may hand on a little later.
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 @remote

@@ -35,7 +35,7 @@ def ledger(redis: Redis) -> StreamLedger:
 
 @pytest.fixture
 def call() -> Iterator[RunningCall]:
-    with RunningCalls().enter("a") as call:
+    with RunningCalls().enter("a", 1) as call:
         yield call
 
 
