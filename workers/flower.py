@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from readie.settings import Settings
 
@@ -31,8 +31,6 @@ class FlowerSettings(Settings):
 
     flower_password_file: Path
     """A file with the password of the user ``readie``; Flower does not start without one."""
-    flower_db: Path = Field(default_factory=lambda data: data["home"] / "flower")
-    """Where it keeps what it has seen. Private: it holds function names and tracebacks."""
 
 
 def main() -> int:
@@ -49,7 +47,8 @@ def main() -> int:
     os.environ["FLOWER_BASIC_AUTH"] = f"{USER}:{password}"
     from workers.app import app  # noqa: PLC0415 - it reads the settings, which had to be checked before
 
-    app.start(["flower", *_OPTIONS, f"--db={settings.flower_db}", *sys.argv[1:]])
+    # Private: it holds function names and tracebacks.
+    app.start(["flower", *_OPTIONS, f"--db={settings.home / 'flower'}", *sys.argv[1:]])
     return 0
 
 
