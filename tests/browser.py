@@ -6,24 +6,12 @@ import base64
 import itertools
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.debian import find_program
 from tests.local_stack import eventually
-
-
-def find_chromium() -> str:
-    """Return Chromium's path; on Debian it is installed where it is missing."""
-    if not (found := shutil.which("chromium")):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update"], ["install", "--no-install-recommends", "chromium"]):
-            apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", *command]
-            subprocess.run(apt, env=environment, check=True, stdout=subprocess.DEVNULL)
-        found = shutil.which("chromium")
-    assert found, "these tests need Chromium on PATH"
-    return found
 
 
 class Browser:
@@ -47,7 +35,7 @@ class Browser:
         )
         with (folder / "chromium.log").open("wb") as log:
             self._process = subprocess.Popen(
-                ["bash", "-c", script, "chromium", find_chromium(), *options],
+                ["bash", "-c", script, "chromium", find_program("chromium"), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

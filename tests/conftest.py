@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -41,11 +41,12 @@ def find_redis_server() -> str:
 class RedisServer:
     """A redis-server that a test may stop, freeze and start again."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._folder = folder
         self._options = options
+        self._environment = {**os.environ, **(environment or {})}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -53,7 +54,11 @@ class RedisServer:
         log = (self._folder / "redis.log").open("ab")
         command = [find_redis_server(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
         self.process = subprocess.Popen(
-            [*command, "--dir", str(self._folder), *self._options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            [*command, "--dir", str(self._folder), *self._options],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
         )
         client = Redis.from_url(self.url)
         deadline = time.monotonic() + 20

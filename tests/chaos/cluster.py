@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from readie.protocol import keys
 from readie.stack.teardown import remove_sandboxes
+from tests.chaos.clock import Clock
 from tests.chaos.wire import Wire
 from tests.conftest import ROOT, RedisServer
 from tests.local_stack import eventually
@@ -96,7 +97,9 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
-        self.redis = RedisServer(folder, "--appendonly", "yes", "--appendfsync", "everysec")
+        self.clock = Clock(folder)
+        options = ("--appendonly", "yes", "--appendfsync", "everysec")
+        self.redis = RedisServer(folder, *options, environment=self.clock.environment)
         # One level lower than need be, for who wants to mount something there.
         self.run_folder = Path("/run/readie") / hashlib.sha256(os.fsencode(folder)).hexdigest()[:8] / "w"
         if wire is not None:

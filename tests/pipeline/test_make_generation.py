@@ -142,6 +142,29 @@ def test_stopped_by_a_signal_it_cleans_up_itself(made: Made, workbench: Workbenc
     assert _running_below(workbench) == []
 
 
+def test_a_full_disk_fails_the_run_and_leaves_the_old_generation(made: Made, workbench: Workbench) -> None:
+    workbench.data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "readie-test", workbench.data], check=True)
+    try:
+        shutil.copytree(made[0].data, workbench.data, symlinks=True, dirs_exist_ok=True)
+        before = current_generation(workbench.data, "tiny")
+        full = f"remount,size={shutil.disk_usage(workbench.data).used + (1 << 20)}"
+        subprocess.run(["mount", "-o", full, workbench.data], check=True)
+        workbench.plan(["json"])
+        status, said = workbench.fail()
+        assert status == 1
+        assert "no space left" in said.lower()
+        assert workbench.published() == made[0].published()
+        assert current_generation(workbench.data, "tiny") == before
+        assert list(workbench.generations.glob(".staging-*")) == []
+        assert _running_below(workbench) == []
+
+        subprocess.run(["mount", "-o", "remount,size=1g", workbench.data], check=True)
+        assert workbench.make()["reused"] is False
+    finally:
+        subprocess.run(["umount", "-l", workbench.data], check=True)
+
+
 def _running_below(workbench: Workbench) -> list[str]:
     """Return the command lines of processes that have to do with the workbench."""
     return [
