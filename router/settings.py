@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from readie.ledger.routing import LONGEST_LEASE_SECONDS
+from readie.ledger.recovery import LONGEST_LEASE_SECONDS
 from readie.settings import ResultSettings
 
 

@@ -1,41 +1,37 @@
 """One call from the claim to the stored result. Threads of the pool run this side by side."""
 
-import base64
 import contextlib
 import dataclasses
 import logging
-import time
 import uuid
-from dataclasses import dataclass
-from typing import Literal
 
 from redis.exceptions import RedisError
 
 from readie.failures import retry_after
 from readie.ledger import Claim
 from readie.ledger.streams import StreamLedger
-from readie.protocol.call import INLINE_LIMIT_BYTES, CallHeader
+from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
-from readie.protocol.envelope import CallState, Envelope, Failure, Report
-from readie.protocol.payload import Buffer
+from readie.protocol.envelope import Failure
 from readie.sizes import format_bytes
 
 from .control import RunningCall, RunningCalls, StoppedError
-from .ends import End, Ends
+from .ends import Ends
 from .executor.wire import FrameTooLargeError, WireError
 from .outcome import Outcome
 from .output import CallOutput, MovedOnError
 from .packages.build import PackagesError
-from .packages.layers import Layer
 from .patience import Patience
+from .reporting import end_of, start_of
+from .run import Phases, Run
 from .sandbox.cgroup import LimitError
 from .sandbox.connection import CallResult, ConnectionLostError
 from .sandbox.conversation import UnwantedError
 from .sandbox.sandbox import SandboxFailedError
 from .sandbox.starter import Started
 from .sandbox_death import failure_of_death, failure_of_limit
-from .serving import Serving, Stage
-from .sessions import OpenSession, Sessions
+from .serving import Serving
+from .sessions import Sessions
 
 _log = logging.getLogger(__name__)
 
@@ -46,43 +42,6 @@ _ERROR_CODES = {
 }
 
 _UNREAD = Failure(code=ErrorCode.CANCELLED, message="stopped, because nobody read its values any more")
-
-
-class _Phases(dict[str, float]):
-    """Seconds by phase; a phase entered twice (a restore that fails, then a cold start) adds up."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._since = time.perf_counter()
-
-    def end(self, name: str) -> None:
-        """Close the phase that began where the last one ended."""
-        now = time.perf_counter()
-        self[name] = self.get(name, 0.0) + now - self._since
-        self._since = now
-
-
-@dataclass(slots=True)
-class _Run:
-    """What one call gathers on its way; owned by the thread that runs it."""
-
-    header: CallHeader
-    stage: Stage
-    hold: contextlib.ExitStack
-    """Keeps the stage; a session that the call opens takes it over."""
-    phases: _Phases
-    call: RunningCall
-    started: Started | None = None
-    session: OpenSession | None = None
-    sandbox_of_no_use: bool = False
-    """The call has ended so that no other can follow it there."""
-    ignored_globals: tuple[str, ...] = ()
-    layer: Layer | None = None
-    packages: str | None = None
-    failure: Failure | None = None
-    value: Buffer = b""
-    printed_bytes: int = 0
-    yielded: int | None = None
 
 
 class Runner:
@@ -144,10 +103,10 @@ class Runner:
             return None
         call.runs = True
         claim, stored = claimed
-        phases = _Phases()
+        phases = Phases()
         with contextlib.ExitStack() as hold:
             stage = hold.enter_context(self._serving.use())
-            run = _Run(header, stage, hold, phases, call)
+            run = Run(header, stage, hold, phases, call)
             try:
                 self._execute(run, stored if header.payload_by_reference else payload)
             except Exception as error:
@@ -163,9 +122,9 @@ class Runner:
             finally:
                 if run.started is not None and run.session is None:
                     stage.supply.discard(run.started)
-        return Outcome(run.failure, _start_of(run.started))
+        return Outcome(run.failure, start_of(run.started))
 
-    def _leave_session(self, run: _Run) -> None:
+    def _leave_session(self, run: Run) -> None:
         """Let the next call have the session, which the ledger gives it when this one has ended."""
         if run.session is None:
             return
@@ -175,7 +134,7 @@ class Runner:
         else:
             self._sessions.lose(run.session, run.header.id, run.failure.code.value if run.failure else "cancelled")
 
-    def _execute(self, run: _Run, payload: bytes | None) -> None:
+    def _execute(self, run: Run, payload: bytes | None) -> None:
         header = run.header
         if payload is None:
             run.failure = Failure(code=ErrorCode.EXPIRED, message="the call's payload is no longer in Redis")
@@ -194,7 +153,7 @@ class Runner:
         if started is not None:
             self._call(run, started, payload)
 
-    def _call(self, run: _Run, started: Started, payload: bytes) -> None:
+    def _call(self, run: Run, started: Started, payload: bytes) -> None:
         header = run.header
         sandbox, connection, timeout = started.sandbox, started.connection, header.options.timeout_seconds
         output = CallOutput(self._ledger, header, run.call, keep_bytes=self._log_bytes)
@@ -243,7 +202,7 @@ class Runner:
             if run.session is None or run.sandbox_of_no_use:
                 connection.close()
 
-    def _enter_session(self, run: _Run, started: Started) -> bool:
+    def _enter_session(self, run: Run, started: Started) -> bool:
         """Bind the sandbox to the session that the call opens; ``False``: the session has ended meanwhile."""
         if run.header.session is None or run.session is not None:
             return True
@@ -255,7 +214,7 @@ class Runner:
         self._sessions.serve(run.session, self.run)
         return True
 
-    def _take_session(self, run: _Run) -> Started | None:
+    def _take_session(self, run: Run) -> Started | None:
         run.session = session = self._sessions.take(run.header)
         if session is None:
             self._sessions.not_here(run.header)
@@ -267,7 +226,7 @@ class Runner:
             run.phases.end(phase)
         return started
 
-    def _start(self, run: _Run) -> Started | None:
+    def _start(self, run: Run) -> Started | None:
         """Return the call's sandbox; ``None``: its session is not here any more."""
         placement = run.header.placement
         assert placement is not None
@@ -288,7 +247,7 @@ class Runner:
             self._avoid(placement.checkpoint_id)
         return started
 
-    def _take_packages(self, run: _Run) -> None:
+    def _take_packages(self, run: Run) -> None:
         """Get the call its packages, if it has any, for as long as its sandbox lives."""
         packages = run.header.options.packages
         if not packages:
@@ -298,7 +257,7 @@ class Runner:
         run.packages = str(run.layer)
         run.phases.end("packages")
 
-    def _without_conflict(self, run: _Run, checkpoint_id: str | None) -> str | None:
+    def _without_conflict(self, run: Run, checkpoint_id: str | None) -> str | None:
         """Return the checkpoint, or ``None`` when it has imported modules of which the call brings others."""
         conflicts = run.layer.conflicts(run.stage.imported_by(checkpoint_id)) if run.layer else []
         if not conflicts:
@@ -306,7 +265,7 @@ class Runner:
         run.packages = f"{run.packages}; started without {checkpoint_id}, which has its own {', '.join(conflicts)}"
         return None
 
-    def _say(self, run: _Run, text: str) -> None:
+    def _say(self, run: Run, text: str) -> None:
         """Tell the worker's log and, before anything the function prints, the call's own."""
         _log.info("call %s: %s", run.header.id, text)
         header, line = run.header, f"readie: {text}\n".encode()
@@ -321,7 +280,7 @@ class Runner:
         with contextlib.suppress(RedisError):
             self._ledger.avoid(self._worker, checkpoint_id)
 
-    def _take(self, run: _Run, result: CallResult) -> None:
+    def _take(self, run: Run, result: CallResult) -> None:
         run.phases.end("load")
         inside = {"execute": result.header.execute_seconds, "dump": result.header.dump_seconds}
         run.phases["load"] -= sum(inside.values())
@@ -339,7 +298,7 @@ class Runner:
                 traceback=error.traceback,
             )
 
-    def _retry(self, run: _Run, claim: Claim) -> bool:
+    def _retry(self, run: Run, claim: Claim) -> bool:
         """Have a call that failed run again, if its caller wants that."""
         header, placement = run.header, run.header.placement
         assert placement is not None
@@ -356,59 +315,20 @@ class Runner:
         )
         return True
 
-    def _store(self, run: _Run, claim: Claim) -> None:
-        header, placement = run.header, run.header.placement
-        started = run.started
-        assert placement is not None
-        size = len(run.value)
-        inline = size <= INLINE_LIMIT_BYTES
-        value = base64.b64encode(run.value).decode("ascii") if inline and size else None
+    def _store(self, run: Run, claim: Claim) -> None:
         run.phases.end("store")
-        envelope = Envelope(
-            id=header.id,
-            state=_state(run.failure),
-            failure=run.failure,
-            value=value,
-            value_bytes=size,
-            value_by_reference=not inline,
-            submitted_at=claim.submitted_at,
-            report=Report(
-                worker=self._worker,
-                start=started.start if started else None,
-                checkpoint_id=started.checkpoint_id if started else None,
-                pool=started.pool if started and started.start != "warm" else None,
-                attempt=placement.attempt,
-                reason=placement.reason,
-                fallback=f"{placement.checkpoint_id}: {started.fallback.reason}"
-                if started and started.fallback
-                else None,
-                session_id=run.session.id if run.session else None,
-                sandbox=run.session.sandbox_id if run.session else None,
-                restarted=placement.restarted,
-                ignored_globals=run.ignored_globals,
-                packages=run.packages,
-                predicted_seconds=placement.predicted_seconds,
-                output_bytes=run.printed_bytes,
-                yielded=run.yielded,
-                phases={
-                    "queue": claim.placed_at - claim.submitted_at - placement.route_seconds,
-                    "route": placement.route_seconds,
-                    "deliver": claim.started_at - claim.placed_at,
-                    **run.phases,
-                },
-            ),
-        )
-        ended = self._ends.store(End(envelope, placement.attempt, b"" if inline else run.value))
+        end = end_of(run, claim, self._worker)
+        ended = self._ends.store(end)
         if ended is None:
             _log.warning(
-                "call %s: attempt %d was no longer current; its result was dropped", header.id, placement.attempt
+                "call %s: attempt %d was no longer current; its result was dropped", run.header.id, end.attempt
             )
             return
         _log.info(
             "call %s: %s, start: %s, %.0f ms in the worker",
-            header.id,
-            envelope.state.value,
-            _start_of(started),
+            run.header.id,
+            end.envelope.state.value,
+            start_of(run.started),
             1000 * (ended.at - claim.started_at),
         )
 
@@ -418,15 +338,3 @@ def _too_large(error: FrameTooLargeError) -> str:
         f"the result is {format_bytes(error.size_bytes)} when pickled, above this worker's limit of "
         f"{format_bytes(error.limit_bytes)}; return less, or raise READIE_MAX_RESULT_BYTES there"
     )
-
-
-def _start_of(started: Started | None) -> str:
-    if started is None:
-        return "none"
-    return f"{started.start} from {started.checkpoint_id}" if started.checkpoint_id else started.start
-
-
-def _state(failure: Failure | None) -> Literal[CallState.DONE, CallState.FAILED, CallState.CANCELLED]:
-    if failure is None:
-        return CallState.DONE
-    return CallState.CANCELLED if failure.code is ErrorCode.CANCELLED else CallState.FAILED

@@ -4,13 +4,11 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
 from pydantic import ValidationError
 from redis import Redis
-from redis.commands.core import Script
 
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement, ReadyCounts, encode_ready
@@ -21,6 +19,7 @@ from readie.protocol.dead_letter import MOST_DEAD_LETTERS, DeadLetter
 from readie.protocol.envelope import CallState, Envelope, Failure, Report
 from readie.protocol.payload import Buffer, total_size
 
+from .loading import register_scripts
 from .result import encode_result
 
 PAYLOAD_SECONDS: Final = 7 * 24 * 3600
@@ -31,58 +30,8 @@ _PART_BYTES: Final = 8 << 20
 """Larger values are written and read in parts, so that neither Redis nor a process holds them several times."""
 AVOID_SECONDS: Final = 60
 """How long a worker is not asked for a checkpoint that it failed to restore."""
-ENDED_SESSION_SECONDS: Final = 3600
-"""How long it is kept that, and why, a session has ended."""
 CATALOGUE_SECONDS: Final = 3600
 """A catalogue that no worker has announced for an hour goes."""
-_COMMON: Final = ("turns.lua", "capacity.lua", "session.lua", "end_call.lua", "end_session.lua", "news.lua")
-"""What stands before every script, in this order."""
-_KNOWN_TO_SCRIPTS: Final = {
-    "WAITING": keys.WAITING,
-    "WAITING_GROUP": keys.waiting_group(""),
-    "WAITING_GROUPS": keys.WAITING_GROUPS,
-    "WAITING_OF": keys.WAITING_OF,
-    "WAITING_CLIENTS": keys.WAITING_CLIENTS,
-    "TURNS": keys.TURNS,
-    "EXPIRIES": keys.EXPIRIES,
-    "DELAYED": keys.DELAYED,
-    "STALE": keys.STALE,
-    "CAPACITY": keys.CAPACITY,
-    "SUBMIT_QUEUE": keys.SUBMIT_QUEUE,
-    "WAKE": keys.WAKE,
-    "REPLIES": keys.replies(""),
-    "CONTROL": keys.worker_control(""),
-    "OUTPUT": keys.output(""),
-    "VALUES": keys.values(""),
-    "NEWS": keys.NEWS,
-    "CALL": keys.call(""),
-    "RESULT": keys.result(""),
-    "PAYLOAD": keys.payload(""),
-    "PENDING": keys.PENDING,
-    "SESSIONS": keys.SESSIONS,
-    "SESSION": keys.session(""),
-    "SESSION_CALLS": keys.session_calls(""),
-    "SESSION_MEMORY": keys.session_memory(""),
-    "EVICTED_SECONDS": str(ENDED_SESSION_SECONDS),
-    "SESSION_WORD": keys.SESSION_WORD,
-    "WORKER_SESSIONS": keys.worker_sessions(""),
-    "WORKER_IDLE_SESSIONS": keys.worker_idle_sessions(""),
-    "WORKER_SESSION_CALLS": keys.worker_session_calls(""),
-    "SESSION_QUEUE": keys.session_queue(""),
-    "WORKER_CALLS": keys.worker_calls(""),
-    "WORKER_MEMORY": keys.worker_memory(""),
-    "TOTAL": keys.TOTAL,
-}
-"""What every script finds as a variable."""
-_WITHOUT_MEMORY: Final = frozenset(
-    {"announce", "answer", "avoid", "bury", "cancel", "claim", "drop_held", "drop_waiting", "explain_waiting", "finish"}
-    | {"forget", "give_back", "park", "place", "readmit", "release_delayed", "renew_router", "requeue", "retry"}
-    | {"session_bind", "session_end", "session_join", "stop_values", "take", "take_values", "tell_ready", "uphold"}
-    | {"watch", "withdraw"}
-)
-"""Scripts that a Redis out of memory must still run: only what lets calls end gives it memory back."""
-_ALLOW_WITHOUT_MEMORY: Final = "redis.call('DEL', '')\n"
-"""Redis refuses a script for want of memory at its first command that may take some, but never after a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +108,7 @@ class Ledger:
 
     def __init__(self, redis: "Redis") -> None:
         self.redis = redis
-        scripts = files(__package__) / "scripts"
-        names = "".join(f"local {name} = '{value}'\n" for name, value in _KNOWN_TO_SCRIPTS.items())
-        common = names + "".join((scripts / "common" / name).read_text() for name in _COMMON)
-        self._scripts: dict[str, Script] = {
-            name: redis.register_script(
-                (_ALLOW_WITHOUT_MEMORY if name in _WITHOUT_MEMORY else "") + common + path.read_text()
-            )
-            for path in scripts.iterdir()
-            if (name := path.name.removesuffix(".lua")) != path.name
-        }
+        self._scripts = register_scripts(redis)
 
     def _run(self, script: str, script_keys: list[str], args: list[Any]) -> Any:
         return self._scripts[script](keys=script_keys, args=args)

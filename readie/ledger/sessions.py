@@ -11,7 +11,8 @@ from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import Failure
 from readie.protocol.session import SessionRecord, SessionState
 
-from .ledger import ENDED_SESSION_SECONDS, Placed, Settled
+from .ledger import Placed, Settled
+from .loading import ENDED_SESSION_SECONDS
 from .result import encode_template
 from .routing import Broken, RoutingLedger
 
