@@ -113,11 +113,11 @@ class Builder:
             except _InstallerError:
                 trusted = False
                 result = self._with_code(proxy, connection, requirements, *arguments)
-        # A buffer beside the pickle, which stays unread.
-        pickled, *_ = payload.decode(result.value)
-        (answer,) = pickled.buffers
-        packed = io.BytesIO(answer)
         try:
+            # A buffer beside the pickle, which stays unread.
+            pickled, *_ = payload.decode(result.value)
+            (answer,) = pickled.buffers
+            packed = io.BytesIO(answer)
             pins = {str(name): str(version) for name, version in json.loads(packed.readline()).items()}
         except (ValueError, AttributeError) as error:
             raise WireError(f"the installer's answer is not as agreed: {error}") from None

@@ -6,9 +6,9 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from readie.protocol.payload import Buffer
 from workers.executor import wire
@@ -19,6 +19,21 @@ from workers.sandbox.output import OutputPipe
 _Message = TypeVar("_Message", bound="_FromExecutor")
 
 DEFAULT_MAX_RESULT_BYTES = 1 << 30
+_MOST_NAME_CHARACTERS: Final = 2 << 10
+_MOST_MESSAGE_CHARACTERS: Final = 128 << 10
+_MOST_TRACEBACK_CHARACTERS: Final = 512 << 10
+_MOST_BASES: Final = 64
+"""An executor cuts what it says to less. A function that speaks in its place could fill Redis and Flower with it."""
+
+
+def _speakable(text: object) -> object:
+    """Write half characters out: they can't be encoded, and a function may raise an error that has some."""
+    return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
+
+
+_Text = Annotated[str, BeforeValidator(_speakable)]
+_Name = Annotated[_Text, Field(max_length=_MOST_NAME_CHARACTERS)]
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ConnectionLostError(Exception):
@@ -36,7 +51,7 @@ class Hello(_FromExecutor):
     python: str
     start: Literal["restored", "started"]
     imported: list[str]
-    repair_seconds: float
+    repair_seconds: _Seconds
 
 
 class CallError(_FromExecutor):
@@ -47,23 +62,23 @@ class CallError(_FromExecutor):
     """
 
     code: Literal["raised", "serialization", "deserialization"]
-    type: str
-    module: str
-    bases: list[str] = []
+    type: _Name
+    module: _Name
+    bases: list[_Name] = Field(default=[], max_length=_MOST_BASES)
     """Qualified names of its class and of all that this is derived from."""
-    message: str
-    traceback: str
+    message: _Text = Field(max_length=_MOST_MESSAGE_CHARACTERS)
+    traceback: _Text = Field(max_length=_MOST_TRACEBACK_CHARACTERS)
 
 
 class ResultHeader(_FromExecutor):
     """The RESULT frame."""
 
     outcome: Literal["ok", "error"]
-    load_seconds: float
-    execute_seconds: float
-    dump_seconds: float
+    load_seconds: _Seconds
+    execute_seconds: _Seconds
+    dump_seconds: _Seconds
     error: CallError | None
-    ignored_globals: list[str] = []
+    ignored_globals: list[_Text] = []
     """Names that a function brought and that its session had with another value."""
 
 
@@ -175,4 +190,7 @@ def _parse(frame: Frame, model: type[_Message]) -> _Message:
     try:
         return model.model_validate(wire.json_object(frame))
     except ValidationError as error:
-        raise WireError(f"a {frame.kind.name} frame is not as agreed: {error}") from None
+        problem = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        # Without what was sent: that may be megabytes, of anything.
+        raise WireError(f"a {frame.kind.name} frame is not as agreed: {where}: {problem['msg']}"[:500]) from None
