@@ -42,6 +42,7 @@ CLASSES: dict[ErrorCode, type[ReadieError]] = {
     ErrorCode.WORKER_LOST: WorkerLostError,
     ErrorCode.SANDBOX_DIED: SandboxDiedError,
     ErrorCode.MEMORY_LIMIT: MemoryLimitError,
+    ErrorCode.OTHER: ReadieError,
 }
 
 

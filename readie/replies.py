@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from redis import Redis
 from redis.exceptions import RedisError
 
-from .errors import ResultExpiredError
+from .errors import ReadieError, ResultExpiredError
 from .ledger import Ledger
 from .ledger.result import decode_result
 from .protocol import keys
@@ -99,7 +99,7 @@ class Replies:
         """
         watch = self._ledger.watch(call_id, self.client_id)
         if watch.result is not None:
-            self._resolve(watch.result)
+            self._read_result(call_id, watch.result)
         elif watch.state is None or watch.state.ended:
             with self._lock:
                 pending = self._pending.pop(call_id, None)
@@ -125,7 +125,7 @@ class Replies:
         if word.startswith(_NEWS):
             self._tell(word.removeprefix(_NEWS).decode(errors="replace"))
         else:
-            self._resolve(word)
+            self._read_notice(word)
 
     def _tell(self, *call_ids: str) -> None:
         with self._lock:
@@ -133,12 +133,32 @@ class Replies:
         for future in told:
             future.set_result(None)
 
-    def _resolve(self, result: bytes) -> None:
+    def _read_notice(self, notice: bytes) -> None:
         try:
-            envelope = decode_result(result)
+            self._resolve(decode_result(notice))
         except ValueError:
             _log.warning("an unreadable notice on this client's reply channel was dropped")
-            return
+            # It may have been an end; what is stored tells of which call.
+            self._look_up_all()
+
+    def _read_result(self, call_id: str, result: bytes) -> None:
+        try:
+            envelope = decode_result(result)
+        except ValueError as error:
+            with self._lock:
+                pending = self._pending.pop(call_id, None)
+            if pending is not None:
+                pending.future.set_exception(
+                    ReadieError(
+                        f"call {call_id} has ended, but how can't be read here; if the cluster runs a newer Readie, "
+                        f"upgrade this client: {error}"
+                    )
+                )
+            self._tell(call_id)
+        else:
+            self._resolve(envelope)
+
+    def _resolve(self, envelope: Envelope) -> None:
         with self._lock:
             pending = self._pending.pop(envelope.id, None)
         if pending is not None:

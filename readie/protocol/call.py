@@ -1,11 +1,19 @@
 """The header of a call: all that router and worker may know of it. The payload stays opaque to both."""
 
 from collections.abc import Iterable
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 PROTOCOL_VERSION: Final = 1
+"""Newest version of what clients, routers and workers write to each other, and that this release reads.
+
+Releases run side by side during an upgrade (workers first, then routers, then clients), so what one of them writes,
+those before and after it read. Within a version a field may be added that has a default: who does not know it leaves it
+out of account, but for what a caller asks for (:class:`Asked`). Any other change (a field that goes or means something
+else, a new value of an enumeration) is a new version. A client writes the oldest version that has all that its call
+uses, and is answered in that one.
+"""
 INLINE_LIMIT_BYTES: Final = 8 * 1024
 """Payloads and results up to this size travel in the message, larger ones as a Redis value."""
 DEFAULT_FLAVOR: Final = "default"
@@ -19,9 +27,15 @@ PackageRequirement = Annotated[str, StringConstraints(pattern=PACKAGE_PATTERN, m
 
 
 class Message(BaseModel):
-    """Base of everything that crosses a process border: immutable, and unknown fields are an error."""
+    """Base of everything that crosses a process border: immutable; a newer release's fields are left out of account."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Asked(Message):
+    """Base of what a caller asks for: a field that is not known is an error, as to leave it out would be wrong."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class ImportHints(Message):
@@ -33,7 +47,7 @@ class ImportHints(Message):
     datasets: tuple[str, ...] = ()
 
 
-class RetryPolicy(Message):
+class RetryPolicy(Asked):
     """When a call that had begun and failed may begin again."""
 
     times: int = Field(ge=0, le=1000)
@@ -60,7 +74,7 @@ class RetryPolicy(Message):
         return min(delay, self.longest_delay_seconds)
 
 
-class CallOptions(Message):
+class CallOptions(Asked):
     """Options that decide where and how a call runs."""
 
     timeout_seconds: float | None = Field(default=None, gt=0, le=1e9)
@@ -84,7 +98,7 @@ class CallOptions(Message):
     disable_optimized_execution: bool = False
 
 
-class SessionUse(Message):
+class SessionUse(Asked):
     """What a call says of the session that it belongs to."""
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
@@ -124,7 +138,7 @@ class Placement(Message):
 class CallHeader(Message):
     """Everything about a call but its function and arguments."""
 
-    protocol: Literal[1]
+    protocol: int = Field(ge=1)
     id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
     name: str = Field(max_length=256)
     """The function's qualified name, for people."""
@@ -141,3 +155,13 @@ class CallHeader(Message):
     streams: bool = False
     """Whether the client reads values while they are yielded; the worker then waits for it."""
     placement: Placement | None = None
+
+    @field_validator("protocol")
+    @classmethod
+    def _check_protocol(cls, protocol: int) -> int:
+        if protocol > PROTOCOL_VERSION:
+            raise ValueError(
+                f"version {protocol} is newer than {PROTOCOL_VERSION}, the newest that this release reads: "
+                "upgrade workers and routers before clients"
+            )
+        return protocol

@@ -26,3 +26,9 @@ class ErrorCode(StrEnum):
     WORKER_LOST = "worker_lost"
     SANDBOX_DIED = "sandbox_died"
     MEMORY_LIMIT = "memory_limit"
+    OTHER = "other"
+    """One that a newer release has and this one does not know."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorCode":  # noqa: ARG003 - enum calls it so
+        return cls.OTHER

@@ -156,4 +156,6 @@ def _id_of(content: Any) -> str | None:
 def _first_problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"{where}: not known to this release: upgrade workers and routers before clients"
     return f"{where}: {problem['msg']}" if where else problem["msg"]
