@@ -69,6 +69,10 @@ class Ends:
         """Store an end that Redis may have lost, unless it knows it or the call has moved on."""
         self._store(end)
 
+    def uphold(self, call_id: str, attempt: int) -> bool:
+        """Say that an attempt runs here, which Redis may have lost; whether it does, for all that Redis knows now."""
+        return self._ledger.uphold(call_id, attempt, self._worker, self._incarnation)
+
     def latest(self) -> list[End]:
         """Return those of the last minute, the oldest first."""
         with self._lock:
@@ -85,7 +89,7 @@ class Ends:
         if envelope.value_by_reference:
             self._ledger.store_value(envelope.id, attempt, end.value, self._keep_seconds)
         ended = self._ledger.finish(envelope, attempt=attempt, keep_seconds=self._keep_seconds, token=end.token)
-        if ended is None and self._ledger.uphold(envelope.id, attempt, self._worker, self._incarnation):
+        if ended is None and self.uphold(envelope.id, attempt):
             # Redis had lost that the call was placed here.
             return self._store(end)
         return ended

@@ -12,7 +12,6 @@ from typing import Any, Final
 from celery import bootsteps
 from celery.signals import setup_logging, worker_shutting_down
 from kombu.asynchronous import get_event_loop
-from pydantic import ValidationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
@@ -38,6 +37,7 @@ from .preflight import CannotStartError, check_machine
 from .reconciliation import Reconciliation
 from .runner import Runner
 from .sandbox.limits import limits_in_force
+from .sandbox.runsc import RunscError
 from .serving import Serving
 from .sessions import Sessions
 from .settings import WorkerSettings
@@ -188,9 +188,13 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             limits = limits_in_force()
             _log.log(logging.WARNING if limits.problem else logging.INFO, "%s", limits)
             serving = Serving(settings, runsc, settings.run / worker.hostname.partition("@")[0])
-        except (CannotStartError, ValidationError) as error:
+        except (CannotStartError, ValueError) as error:
             print(f"worker {worker.hostname}: cannot start: {error}", file=sys.stderr)  # noqa: T201
             raise SystemExit(EXIT_CANNOT_START) from None
+        except (OSError, RuntimeError, RunscError) as error:
+            # A full disk, or a worker of this name that still stops: whoever starts it again may have more luck.
+            print(f"worker {worker.hostname}: cannot start now: {error}", file=sys.stderr)  # noqa: T201
+            raise SystemExit(1) from None
         self._settings = settings
         self._serving = serving
         redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")

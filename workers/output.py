@@ -12,6 +12,8 @@ from redis.exceptions import RedisError
 from readie.ledger.refusals import about_the_call
 from readie.ledger.streams import WINDOW_BYTES, WINDOW_VALUES, Progress, StreamLedger
 from readie.protocol.call import CallHeader
+from readie.protocol.codes import ErrorCode
+from readie.protocol.envelope import Failure
 from readie.protocol.payload import Buffer
 
 from .control import RunningCall, StoppedError
@@ -24,6 +26,9 @@ _T = TypeVar("_T")
 READER_SECONDS: Final = 300.0
 """How long a call that can't go on without its reader waits for one whose client is not connected any more."""
 _RETRY_SECONDS: Final = 0.5
+MOVED_ON: Final = Failure(
+    code=ErrorCode.WORKER_LOST, message="the call has moved on while this worker could not be reached"
+)
 
 
 class MovedOnError(Exception):
@@ -39,6 +44,7 @@ class CallOutput:
         ledger: what it writes to.
         header: the call's, with its placement.
         call: tells that it was cancelled, and hears of news.
+        uphold: says in Redis that the attempt runs here; whether it does. Redis may have lost its last moments.
         keep_bytes: how much of the end of the output is kept.
         reader_seconds: see ``READER_SECONDS``.
     """
@@ -48,6 +54,7 @@ class CallOutput:
         ledger: StreamLedger,
         header: CallHeader,
         call: RunningCall,
+        uphold: Callable[[], bool],
         *,
         keep_bytes: int,
         reader_seconds: float = READER_SECONDS,
@@ -57,6 +64,7 @@ class CallOutput:
         self._id = header.id
         self._attempt = header.placement.attempt
         self._call = call
+        self._uphold = uphold
         self._keep_bytes = keep_bytes
         self._reader_seconds = reader_seconds
         timeout = header.options.timeout_seconds
@@ -95,18 +103,16 @@ class CallOutput:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._event)
         self._hear(
-            self._patiently(
+            self._tell(
                 lambda: self._ledger.look_at_reader(self._id, self._attempt, self.yielded_values, self._yielded_bytes)
             )
         )
 
     def printed(self, output: bytes) -> None:
         """Publish a piece of output."""
-        current = self._patiently(
+        self._tell(
             lambda: self._ledger.publish_output(self._id, self._attempt, self.printed_bytes, output, self._keep_bytes)
         )
-        if not current:
-            raise MovedOnError
         self.printed_bytes += len(output)
 
     def yielded(self, container: Buffer) -> None:
@@ -114,16 +120,14 @@ class CallOutput:
         self.yielded_values += 1
         self._yielded_bytes += len(container)
         self._hear(
-            self._patiently(
+            self._tell(
                 lambda: self._ledger.publish_value(
                     self._id, self._attempt, self.yielded_values, container, self._yielded_bytes
                 )
             )
         )
 
-    def _hear(self, progress: Progress | None) -> None:
-        if progress is None:
-            raise MovedOnError
+    def _hear(self, progress: Progress) -> None:
         credit = Credit(progress.taken + WINDOW_VALUES, progress.taken_bytes + WINDOW_BYTES, progress.stop)
         spent = self.yielded_values >= credit.values or self._yielded_bytes >= credit.bytes
         now = time.monotonic()
@@ -139,6 +143,13 @@ class CallOutput:
     def _wake_up(self) -> None:
         assert self._event is not None
         os.eventfd_write(self._event, 1)
+
+    def _tell(self, tell: Callable[[], _T | None]) -> _T:
+        """Return the answer of ``tell``, which is false when the attempt does not run for all that Redis knows."""
+        while not (answer := self._patiently(tell)):
+            if not self._patiently(self._uphold):
+                raise MovedOnError
+        return answer
 
     def _patiently(self, ask: Callable[[], _T]) -> _T:
         while True:

@@ -15,15 +15,13 @@ from readie.protocol.envelope import CallState, Envelope, Failure, Report
 
 from .control import RunningCalls
 from .ends import End, Ends
+from .output import MOVED_ON
 
 _log = logging.getLogger(__name__)
 
 _LOOKS: Final = 3
 """What is found this many times in a row is no moment between two steps."""
 _HOPELESS_LOOKS: Final = 15
-_MOVED: Final = Failure(
-    code=ErrorCode.WORKER_LOST, message="the call has moved on while this worker could not be reached"
-)
 
 
 class Reconciliation:
@@ -134,7 +132,7 @@ class Reconciliation:
                 and call.runs
             ):
                 _log.warning("call %s: attempt %d has moved on, its sandbox is killed", call.id, call.attempt)
-                call.stop(_MOVED)
+                call.stop(MOVED_ON)
 
     def _settle(self, strange: Sequence[Held]) -> None:
         """Settle what is held in Redis and is neither run here nor on the queue, once it was so for some looks."""

@@ -19,7 +19,7 @@ from .control import RunningCall, RunningCalls, StoppedError
 from .ends import Ends
 from .executor.wire import FrameTooLargeError, WireError
 from .outcome import Outcome
-from .output import CallOutput, MovedOnError
+from .output import MOVED_ON, CallOutput, MovedOnError
 from .packages.build import PackagesError
 from .patience import Patience
 from .reporting import end_of, start_of
@@ -156,7 +156,13 @@ class Runner:
     def _call(self, run: Run, started: Started, payload: bytes) -> None:
         header = run.header
         sandbox, connection, timeout = started.sandbox, started.connection, header.options.timeout_seconds
-        output = CallOutput(self._ledger, header, run.call, keep_bytes=self._log_bytes)
+        output = CallOutput(
+            self._ledger,
+            header,
+            run.call,
+            lambda: self._ends.uphold(run.call.id, run.call.attempt),
+            keep_bytes=self._log_bytes,
+        )
         output.printed_bytes = run.printed_bytes
         run.sandbox_of_no_use = True
         try:
@@ -181,10 +187,10 @@ class Runner:
         except FrameTooLargeError as error:
             run.phases.end("execute")
             run.failure = Failure(code=ErrorCode.RESOURCE_EXHAUSTED, message=_too_large(error))
-        except (UnwantedError, MovedOnError, StoppedError):
+        except (UnwantedError, MovedOnError, StoppedError) as error:
             sandbox.kill()
             run.phases.end("execute")
-            run.failure = _UNREAD
+            run.failure = MOVED_ON if isinstance(error, MovedOnError) else _UNREAD
         except (ConnectionLostError, WireError) as error:
             run.phases.end("execute")
             run.failure = failure_of_death(sandbox, error)

@@ -61,7 +61,10 @@ def read_journals(paths: Iterable[Path]) -> list[Called]:
 
 
 def findings(
-    calls: Sequence[Called], executions: Callable[[str], int], lost_moments: Sequence[tuple[float, float]]
+    calls: Sequence[Called],
+    executions: Callable[[str], int],
+    lost_moments: Sequence[tuple[float, float]],
+    lost_workers: Sequence[float],
 ) -> list[str]:
     """Return what is wrong, a line each.
 
@@ -69,14 +72,18 @@ def findings(
         calls: with their outcomes.
         executions: how often the function of a marker really ran.
         lost_moments: from when to when Redis lost all it had been told.
+        lost_workers: when a worker was taken away.
     """
     wrong = []
     for call in calls:
         count = executions(call.marker)
         about = f"{call.kind} {call.marker} (call {call.id or 'unknown'}, ran {count} times)"
         # What Redis was told then, it does not know; the client is told that.
-        forgotten = any(begin - 5 <= call.at <= end + 2 for begin, end in lost_moments)
-        if count > _most(call):
+        moments = [(begin, end) for begin, end in lost_moments if begin - 5 <= call.at <= end + 2]
+        forgotten = bool(moments)
+        # Who had begun it, and would have told Redis so, was lost in the same moment, which is not promised.
+        untold = any(begin - 5 <= lost <= end + 10 for begin, end in moments for lost in lost_workers)
+        if count > _most(call) + untold:
             wrong.append(f"doubled: {about}")
         if call.refused or not call.id:
             continue

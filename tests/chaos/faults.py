@@ -26,6 +26,9 @@ class Stage(Protocol):
     images: Path
     """Folder of a checkpoint whose image may be damaged."""
     lost_moments: list[tuple[float, float]]
+    """From when to when Redis lost all it had been told."""
+    lost_workers: list[float]
+    """When a worker that might have told it again was taken away."""
 
     @property
     def clients(self) -> list[Part]:
@@ -44,6 +47,7 @@ def _freeze(part: Part, seconds: float) -> None:
 def kill_worker(stage: Stage, chance: random.Random) -> str:
     """SIGKILL."""
     worker = chance.choice(stage.cluster.workers)
+    stage.lost_workers.append(time.time())
     worker.kill()
     time.sleep(chance.random())
     stage.revive(worker)
@@ -53,6 +57,7 @@ def kill_worker(stage: Stage, chance: random.Random) -> str:
 def freeze_worker(stage: Stage, chance: random.Random) -> str:
     """SIGSTOP for shorter or longer than its lease."""
     worker, seconds = chance.choice(stage.cluster.workers), chance.choice([1, 5, 16])
+    stage.lost_workers.append(time.time())
     _freeze(worker, seconds)
     return f"{worker.name} for {seconds} s"
 

@@ -154,6 +154,9 @@ def value_of(kind: str, number: int) -> str:
             return describe(number)
         case "yielding":
             return describe([number + value for value in range(YIELDED)])
+        case "unwanted":
+            # Its client was killed before it cancelled.
+            return describe(number)
     return describe(2 * number)
 
 

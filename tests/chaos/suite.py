@@ -74,6 +74,7 @@ class Run:
         self._folder = Path(tempfile.mkdtemp(prefix="readie-chaos-"))
         self._executions = Executions()
         self.lost_moments: list[tuple[float, float]] = []
+        self.lost_workers: list[float] = []
         self.wire = Wire()
         own_data, self.images = _own_generation(data, self._folder / "data")
         self.cluster = Cluster(
@@ -139,6 +140,10 @@ class Run:
         for part in parts:
             if not part.lives:
                 status = part.process.poll() if part.process else None
+                if status == 1 and "cannot start now: [Errno 28]" in part.log[-500:]:
+                    # It was started while the disk was full.
+                    self.revive(part)
+                    continue
                 self._result.findings.append(f"{part.name} ended by itself, status {status}: {part.log[-1000:]}")
                 self.revive(part)
 
@@ -161,7 +166,7 @@ class Run:
         client.close()
         # Whatever was to be told by the kernel has been.
         time.sleep(1)
-        self._result.findings += findings(self._result.calls, self._executions.of, self.lost_moments)
+        self._result.findings += findings(self._result.calls, self._executions.of, self.lost_moments, self.lost_workers)
 
     def _look_at_what_is_left(self) -> None:
         redis = self.cluster.client

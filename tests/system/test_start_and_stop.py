@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,28 @@ def test_without_a_flavor_a_worker_says_how_to_build_one(tmp_path: Path) -> None
     done = start_worker([], READIE_DATA=str(tmp_path))
     assert done.returncode == EXIT_CANNOT_START
     assert "make generation" in done.stderr
+
+
+def test_with_a_run_folder_whose_path_is_too_long_a_worker_says_so(tmp_path: Path, data_folder: Path) -> None:
+    done = start_worker([], READIE_DATA=str(data_folder), READIE_RUN=str(tmp_path / ("long" * 20)))
+    assert done.returncode == EXIT_CANNOT_START
+    assert "too long for runsc's sockets" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_on_a_full_disk_a_worker_says_so_and_may_be_started_again(data_folder: Path) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="readie-"))  # a short path, for runsc's sockets
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "readie-test", folder], check=True)
+    try:
+        (folder / "full").write_bytes(bytes(4096))
+        done = start_worker([], READIE_DATA=str(data_folder), READIE_RUN=str(folder / "run"))
+    finally:
+        subprocess.run(["umount", folder], check=True)
+        folder.rmdir()
+    assert done.returncode == 1
+    assert "cannot start now" in done.stderr
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def sandbox_processes() -> set[int]:
