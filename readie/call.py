@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .errors import SerializationError
 from .event_loop import refuse_in_running_loop
+from .options import check_timeout
 from .outcome import exception_of
 from .pickling import load_value
 from .printing import PrintedCall
@@ -186,6 +187,7 @@ class Call(Generic[R_co]):
             timeout: longest wait in seconds; the call itself goes on.
 
         Raises:
+            ConfigurationError: a timeout that is no number.
             TimeoutError: the call had not ended after ``timeout`` seconds.
             RunningLoopError: it has not ended, and this is an event loop: ``await call``.
             RemoteError: the function raised; also an instance of the function's own exception type.
@@ -210,6 +212,7 @@ class Call(Generic[R_co]):
         return envelope.report.model_copy(update={"total_seconds": envelope.ended_at - envelope.submitted_at})
 
     def _wait(self, timeout: float | None) -> Envelope:
+        check_timeout(timeout)
         end = self.end
         if not end.done():
             refuse_in_running_loop("waiting for a call", "await call")

@@ -3,11 +3,18 @@
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
-from concurrent.futures import FIRST_COMPLETED, wait
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overload
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast, overload
 
-from .errors import ConfigurationError, ReadieError, RunningLoopError
+from .errors import (
+    ConfigurationError,
+    ReadieError,
+    ResourceExhaustedError,
+    RunningLoopError,
+    SerializationError,
+)
 from .event_loop import refuse_in_running_loop
+from .options import check_timeout
 
 if TYPE_CHECKING:
     import asyncio
@@ -73,7 +80,8 @@ class Mapping(Generic[R]):
         Args:
             items: one call each; read only as far as the window allows.
             ordered: values in the order of the items, instead of as they come.
-            return_exceptions: yield the error of a call in its place, instead of raising it.
+            return_exceptions: yield the error of a call in its place, instead of raising it; also that of an item that
+                can't be sent, because it can't be pickled or is too large.
             window: most calls under way at once (submitted, and their value not yet taken).
             progress: show a progress bar on stderr.
 
@@ -84,7 +92,8 @@ class Mapping(Generic[R]):
                 left early or interrupted.
         """
         refuse_in_running_loop("f.map(...)", "async for value in f.map.aio(...)")
-        under_way = _UnderWay(self._spawn, items, ordered=ordered, window=window)
+        spawn = _spawn_or_keep_error(self._spawn) if return_exceptions else self._spawn
+        under_way = _UnderWay(spawn, items, ordered=ordered, window=window)
         return self._values(under_way, return_exceptions, _progress(items, shown=progress))
 
     @overload
@@ -119,7 +128,8 @@ class Mapping(Generic[R]):
         progress: bool = False,
     ) -> AsyncIterator[Any]:
         """Do the same without blocking the event loop, as an asynchronous iterator; ``items`` are read in a thread."""
-        under_way = _UnderWay(self._spawn, items, ordered=ordered, window=window)
+        spawn = _spawn_or_keep_error(self._spawn) if return_exceptions else self._spawn
+        under_way = _UnderWay(spawn, items, ordered=ordered, window=window)
         return self._values_aio(under_way, return_exceptions, _progress(items, shown=progress))
 
     def _values(
@@ -161,6 +171,36 @@ class Mapping(Generic[R]):
                     yield value
             finally:
                 await asyncio.to_thread(under_way.cancel)
+
+
+class _NotSent:
+    """Stands among calls for one that could not be sent."""
+
+    def __init__(self, error: ReadieError) -> None:
+        self._error = error
+        self.end: Future[None] = Future()
+        self.end.set_result(None)
+
+    def result(self) -> Any:
+        raise self._error
+
+    async def aresult(self) -> Any:
+        raise self._error
+
+    def cancel(self) -> bool:
+        return False
+
+
+def _spawn_or_keep_error(spawn: Callable[[Any], "Call[R]"]) -> Callable[[Any], "Call[R]"]:
+    """Make an error that is the item's a call that has ended; any other, such as a Redis that is gone, is raised."""
+
+    def spawn_item(item: Any) -> "Call[R]":
+        try:
+            return spawn(item)
+        except (ConfigurationError, SerializationError, ResourceExhaustedError) as error:
+            return cast("Call[R]", _NotSent(error))
+
+    return spawn_item
 
 
 class _UnderWay(Generic[R]):
@@ -241,6 +281,7 @@ def gather(*calls: "Call[Any]", return_exceptions: bool = False) -> list[Any]:
         return_exceptions: put the error of a call in its place, instead of raising the first one.
 
     Raises:
+        ConfigurationError: something that is no call.
         RunningLoopError: in an event loop.
         ReadieError: of the first call in order that failed; the others go on.
 
@@ -249,6 +290,7 @@ def gather(*calls: "Call[Any]", return_exceptions: bool = False) -> list[Any]:
         first, second = readie.gather(mean.spawn(rows), median.spawn(rows))
         ```
     """
+    _check_calls("readie.gather(*calls)", calls)
     values = []
     for call in calls:
         try:
@@ -272,6 +314,7 @@ def as_completed(calls: Iterable["Call[Any]"], timeout: float | None = None) -> 
         timeout: longest wait for the next one, in seconds.
 
     Raises:
+        ConfigurationError: something that is no call, or a timeout that is no number.
         RunningLoopError: in an event loop.
         TimeoutError: no call ended within ``timeout``.
 
@@ -282,11 +325,37 @@ def as_completed(calls: Iterable["Call[Any]"], timeout: float | None = None) -> 
         ```
     """
     refuse_in_running_loop("readie.as_completed(...)", "asyncio.as_completed(calls)")
-    left = list(calls)
+    check_timeout(timeout)
+    try:
+        left = list(calls)
+    except TypeError:
+        raise ConfigurationError(
+            f"readie.as_completed(calls) takes an iterable of calls, not {_described(calls)}"
+        ) from None
+    _check_calls("readie.as_completed(calls)", left)
+    return _as_completed(left, timeout)
+
+
+def _as_completed(left: list["Call[Any]"], timeout: float | None) -> Iterator["Call[Any]"]:
     while left:
         call = _first_ended(left, timeout)
         left.remove(call)
         yield call
+
+
+def _check_calls(form: str, calls: Iterable[object]) -> None:
+    from .call import Call  # noqa: PLC0415 - whoever has a call has it already
+
+    for number, call in enumerate(calls, 1):
+        if not isinstance(call, Call):
+            raise ConfigurationError(
+                f"{form} takes calls, as f.spawn(...) returns them; number {number} is {_described(call)}"
+            )
+
+
+def _described(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .errors import ConfigurationError, InvalidRequestError
@@ -139,6 +140,13 @@ class Options:
             gpu=self.gpu,
             retries=None if self.retries is None else Retries.of(self.retries).policy(),
         )
+
+
+def check_timeout(value: object) -> None:
+    """Raise ``ConfigurationError`` for what is no longest wait in seconds, nor ``None``."""
+    if value is None or (isinstance(value, Real) and not isinstance(value, bool) and value == value):  # noqa: PLR0124
+        return
+    raise ConfigurationError(f"timeout={value!r}: give seconds, such as 1.5, or None to wait without end")
 
 
 def _name(value: object) -> str:

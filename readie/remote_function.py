@@ -142,7 +142,7 @@ class RemoteFunction(Generic[P, R]):
         from .mapping import Mapping  # noqa: PLC0415
 
         spawn: Any = self._of_here().spawn
-        return Mapping(lambda arguments: spawn(*arguments))
+        return Mapping(lambda arguments: spawn(*_arguments(arguments)))
 
     def _stream(self, *args: P.args, **kwargs: P.kwargs) -> "Stream[Any] | None":
         """Return an iterator whose first step submits the call of a generator function, as it begins a local one."""
@@ -210,6 +210,16 @@ class RemoteFunction(Generic[P, R]):
     def __reduce__(self) -> tuple[Any, ...]:
         # The plain function, by means every Python has: a sandbox need not know this class.
         return operator.getitem, ((self.__wrapped__,), 0)
+
+
+def _arguments(item: Any) -> tuple[Any, ...]:
+    try:
+        return tuple(item)
+    except TypeError:
+        raise ConfigurationError(
+            f"f.starmap(items) takes a tuple of arguments for each call, such as ({item!r:.40},), and got "
+            f"{item!r:.40} ({type(item).__name__}); f.map(items) takes single arguments"
+        ) from None
 
 
 @overload

@@ -220,7 +220,7 @@ class Session:
 _OPENING: Final = {
     field.name: field.default
     for field in dataclasses.fields(Options)
-    if field.name in {"flavor", "checkpoint_id", "disable_optimized_execution", "memory", "cpu"}
+    if field.name in {"flavor", "checkpoint_id", "disable_optimized_execution", "memory", "cpu", "gpu"}
 }
 """Options that a session is opened with, with their defaults."""
 
@@ -240,7 +240,7 @@ def session(
         restart_on_loss: when its worker or sandbox died, start afresh (``call.report().restarted`` says why) instead of
             raising :class:`~readie.SessionLostError`.
         **options: what its sandbox is opened with: ``checkpoint_id``, ``disable_optimized_execution``, ``flavor``,
-            ``memory``, ``cpu``.
+            ``memory``, ``cpu``, ``gpu``.
 
     Raises:
         ConfigurationError: a wrong value.

@@ -131,7 +131,7 @@ class SessionCalls:
             self._owners.popitem(last=False)
 
 
-def does_not_fit(header: CallHeader, owner: Owner) -> Refused | None:
+def does_not_fit(header: CallHeader, owner: Owner) -> Refused | None:  # noqa: PLR0911 - one for each reason
     """Return why a call can't run in its session's sandbox."""
     use, options = header.session, header.options
     assert use is not None
@@ -154,6 +154,12 @@ def does_not_fit(header: CallHeader, owner: Owner) -> Refused | None:
         return Refused(
             ErrorCode.PRECONDITION,
             f"session {use.id} runs in the flavor {owner.flavor!r}, and the call asks for {options.flavor!r}",
+        )
+    if options.gpu and not owner.gpu:
+        return Refused(
+            ErrorCode.PRECONDITION,
+            f"session {use.id} runs in a sandbox without a GPU, and the call has gpu=True; leave it out or use another "
+            "session, opened with gpu=True",
         )
     if header.python != owner.python:
         return Refused(

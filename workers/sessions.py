@@ -122,7 +122,8 @@ class Sessions:
         bound = False
         try:
             python = stage.served.filesystem.python_version
-            bound = self._ledger.bind(header, session.sandbox_id, started.checkpoint_id, self._flavor, python)
+            gpu = stage.served.shape.gpu != "none"
+            bound = self._ledger.bind(header, session.sandbox_id, started.checkpoint_id, self._flavor, python, gpu=gpu)
         except RedisError:
             # It may have been bound all the same.
             self._untold[session.sandbox_id] = session.id, SessionState.LOST, "was lost: its sandbox is gone"

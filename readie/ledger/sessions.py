@@ -34,6 +34,8 @@ class Owner(NamedTuple):
     python: str
     memory_bytes: int | None
     """What its sandbox may hold; ``None``: what the worker gives by itself."""
+    gpu: bool = False
+    """Whether its sandbox has a GPU."""
 
 
 class Open(NamedTuple):
@@ -101,7 +103,16 @@ class SessionLedger(RoutingLedger):
             runs.append(([keys.call(header.id), keys.session(use.id), keys.router_taken(router)], args))
         return [_joined(reply) for reply in self._run_all("session_join", runs)]
 
-    def bind(self, header: CallHeader, sandbox: str, checkpoint_id: str | None, flavor: str, python: str) -> bool:
+    def bind(
+        self,
+        header: CallHeader,
+        sandbox: str,
+        checkpoint_id: str | None,
+        flavor: str,
+        python: str,
+        *,
+        gpu: bool = False,
+    ) -> bool:
         """Make a sandbox that a call has started its session's; ``False``: the session has ended meanwhile.
 
         Args:
@@ -110,6 +121,7 @@ class SessionLedger(RoutingLedger):
             checkpoint_id: what it was restored from.
             flavor: the worker's.
             python: ``major.minor`` inside.
+            gpu: whether it has a GPU.
         """
         use, placement = header.session, header.placement
         assert use is not None
@@ -131,6 +143,7 @@ class SessionLedger(RoutingLedger):
                     flavor,
                     python,
                     "" if memory_bytes is None else memory_bytes,
+                    "1" if gpu else "",
                 ],
             )
         )
@@ -219,8 +232,8 @@ def _joined(reply: Any) -> Joined:  # noqa: PLR0911 - one for each outcome
         case [b"open", bytes(lost)]:
             return Open(lost.decode() or None)
         case [b"owner", *fields]:
-            worker, incarnation, sandbox, checkpoint_id, asked, flavor, python, memory = (
-                cast("bytes", field).decode() for field in fields
+            worker, incarnation, sandbox, checkpoint_id, asked, flavor, python, memory, gpu = (
+                cast("bytes", field or b"").decode() for field in fields
             )
             return Owner(
                 worker,
@@ -231,6 +244,7 @@ def _joined(reply: Any) -> Joined:  # noqa: PLR0911 - one for each outcome
                 flavor,
                 python,
                 int(memory) if memory else None,
+                gpu == "1",
             )
         case [b"placed", bytes(at)]:
             return Placed(float(at))

@@ -16,7 +16,13 @@ from ending import Cluster
 from redis import Redis
 
 import readie
-from readie import CallCancelledError, ConfigurationError, remote
+from readie import (
+    CallCancelledError,
+    ClusterUnavailableError,
+    ConfigurationError,
+    SerializationError,
+    remote,
+)
 from readie.client import default_client
 from readie.protocol import keys
 from tests.local_stack import eventually
@@ -196,3 +202,33 @@ def test_a_progress_bar_goes_to_stderr(cluster: Cluster, capsys: pytest.CaptureF
 def test_a_window_below_one_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="window=0"):
         double.map([1], window=0)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_item_that_can_not_be_sent_gets_its_error_in_its_place_or_raises_it(cluster: Cluster, ordered: bool) -> None:
+    items = [1, threading.Lock(), 3]
+    with Answering(cluster, pick=0, at_least=1):
+        values = list(double.map(items, return_exceptions=True, ordered=ordered))
+        assert sorted(type(value).__name__ for value in values) == ["SerializationError", "int", "int"]
+        assert isinstance(values[1], SerializationError) or not ordered
+        with pytest.raises(SerializationError):
+            list(double.map(items))
+
+        async def use() -> list[Any]:
+            return [value async for value in double.map.aio(items, return_exceptions=True, ordered=ordered)]
+
+        assert sum(isinstance(value, SerializationError) for value in asyncio.run(use())) == 1
+    assert pending(cluster.redis) == []
+
+
+def test_a_redis_that_is_gone_is_no_error_of_an_item() -> None:
+    readie.configure(redis_url="redis://127.0.0.1:1/0")
+    with pytest.raises(ClusterUnavailableError):
+        list(double.map(itertools.count(), return_exceptions=True))
+
+
+def test_starmap_says_what_it_takes_when_it_gets_no_tuples(cluster: Cluster) -> None:
+    with pytest.raises(ConfigurationError, match=r"a tuple of arguments .*such as \(1,\).* got 1 \(int\)"):
+        list(double.starmap([1]))
+    (value,) = double.starmap([1], return_exceptions=True)
+    assert isinstance(value, ConfigurationError)

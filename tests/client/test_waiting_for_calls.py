@@ -13,7 +13,7 @@ from ending import Cluster
 from redis import Redis
 
 import readie
-from readie import CallCancelledError, ResultExpiredError, RunningLoopError, remote
+from readie import CallCancelledError, ConfigurationError, ResultExpiredError, RunningLoopError, remote
 from readie.client import default_client
 from readie.protocol import keys
 from tests.local_stack import eventually
@@ -172,3 +172,17 @@ def test_as_completed_and_gather_take_calls_of_any_function(cluster: Cluster) ->
     cancelled = double.spawn(3)
     cancelled.cancel()
     assert isinstance(readie.gather(cancelled, return_exceptions=True)[0], CallCancelledError)
+
+
+def test_what_is_no_call_and_no_timeout_is_said_to_be_none(cluster: Cluster) -> None:
+    call = double.spawn(1)
+    for wrong in (lambda: readie.gather(call, 5), lambda: readie.as_completed([call, double])):  # type: ignore[list-item]
+        with pytest.raises(ConfigurationError, match=r"takes calls, as f.spawn\(...\) returns them; number 2 is"):
+            wrong()
+    with pytest.raises(ConfigurationError, match=r"an iterable of calls, not <readie\.Call"):
+        readie.as_completed(call)  # type: ignore[arg-type]
+    for use in (call.result, call.report, lambda timeout: readie.as_completed([call], timeout)):
+        for timeout in ("x", True, float("nan")):
+            with pytest.raises(ConfigurationError, match="give seconds"):
+                use(timeout)  # type: ignore[operator]
+    call.cancel()

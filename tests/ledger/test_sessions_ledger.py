@@ -310,3 +310,16 @@ def test_only_the_sessions_of_earlier_processes_of_a_worker_are_lost(ledger: Ses
     assert ledger.end_session("s", SessionState.LOST, "was lost", not_incarnation="second")
     assert join(ledger, "a", id="opening") == Open(None)
     assert not ledger.end_session("opening", SessionState.LOST, "was lost", not_incarnation="second")
+
+
+def test_it_is_known_whether_a_sessions_sandbox_has_a_gpu(ledger: SessionLedger) -> None:
+    opener = open_session(ledger)
+    without = join(ledger, "a")
+    assert isinstance(without, Owner)
+    assert not without.gpu
+    ledger.redis.hdel(keys.session("s"), "sandbox", "gpu")
+    ledger.redis.hset(keys.session("s"), "state", "opening")
+    assert ledger.bind(opener, "sandbox", None, "default", "3.11", gpu=True)
+    with_one = join(ledger, "b")
+    assert isinstance(with_one, Owner)
+    assert with_one.gpu

@@ -255,7 +255,7 @@ def test_when_the_opener_is_cancelled_the_next_call_opens(stack: LocalStack) -> 
         assert calls[2].result(SECONDS) == ["1", "2"]
 
 
-def test_pins_and_opt_outs_are_held_against_the_sandbox_that_is_there() -> None:
+def test_pins_opt_outs_and_gpus_are_held_against_the_sandbox_that_is_there() -> None:
     with session(checkpoint_id="checkpoint_0"):
         call = sandbox.spawn()
         call.result(SECONDS)
@@ -267,6 +267,8 @@ def test_pins_and_opt_outs_are_held_against_the_sandbox_that_is_there() -> None:
         sandbox.options(checkpoint_id="checkpoint_0")()
         with pytest.raises(PreconditionError, match="restored from checkpoint_0"):
             sandbox.options(disable_optimized_execution=True)()
+        with pytest.raises(PreconditionError, match="without a GPU"):
+            sandbox.options(gpu=True)()
         assert note("goes on") == ["goes on"]
     with session(disable_optimized_execution=True):
         sandbox()

@@ -6,7 +6,7 @@
 --      came from waiting), 11 most calls that may wait for their turn
 -- Returns {outcome, ...}:
 --   {'open', why it was lost before or ''}: the call is the one that opens it; nothing is settled
---   {'owner', worker, incarnation, sandbox, checkpoint, asked-for checkpoint, flavor, python, memory}: the router knows another one
+--   {'owner', worker, incarnation, sandbox, checkpoint, asked-for checkpoint, flavor, python, memory, GPU}: the router knows another one
 --   {'placed', time}, {'waits'}: the item is settled
 --   {'ended', state, why}, {'unknown'}, {'many'}: the call can't run; nothing is settled
 --   {'moved', attempt or -1}: as place.lua
@@ -48,7 +48,7 @@ if ARGV[4] ~= '' and sandbox ~= ARGV[4] then return {'unknown'} end
 if not sandbox and call == ARGV[1] then return {'open', restarted} end
 if sandbox and sandbox ~= ARGV[8] then
     return {'owner', worker, incarnation, sandbox,
-        unpack(redis.call('HMGET', KEYS[2], 'checkpoint_id', 'asked', 'flavor', 'python', 'memory_bytes'))}
+        unpack(redis.call('HMGET', KEYS[2], 'checkpoint_id', 'asked', 'flavor', 'python', 'memory_bytes', 'gpu'))}
 end
 local turn = call == ARGV[1] or status == 'idle'
 if not turn and redis.call('LLEN', SESSION_CALLS .. ARGV[3]) >= tonumber(ARGV[11]) then return {'many'} end
