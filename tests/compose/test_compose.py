@@ -8,6 +8,7 @@ from compose_project import Project
 
 from tests.conftest import ROOT
 from tests.local_stack import eventually
+from tests.system.code_blocks import compose_commands
 
 # Images are built, packages installed and checkpoints captured in the first ones.
 pytestmark = pytest.mark.timeout(600)
@@ -133,6 +134,14 @@ def test_results_survive_a_restart_of_redis(project: Project) -> None:
     eventually(lambda: project.healthy("redis"), "it is back")
     assert project.call("again", told["id"])["value"] == 3.0
     assert project.call("mean")["value"] == 3.0
+
+
+def test_the_commands_of_the_docs_work(project: Project) -> None:
+    """But for those that end all, and those that build, which the fixture has done."""
+    commands = [command for command in compose_commands() if command[0] != "down" and "--build" not in command]
+    assert len(commands) > 5
+    for command, *arguments in commands:
+        project.compose(command, *(["--no-TTY"] if command in {"run", "exec"} else []), *arguments)
 
 
 def test_an_image_gets_a_runsc_by_itself(project: Project) -> None:
