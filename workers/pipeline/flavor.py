@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from readie.protocol.call import Message
+from readie.protocol.call import Asked
 
 DESCRIPTION: Final = "flavor.toml"
 MAX_CHECKPOINTS: Final = 15
@@ -22,13 +22,13 @@ class FlavorError(Exception):
     """A flavor can't be built as it is described; the text says what to change."""
 
 
-class PlannedCheckpoint(Message):
+class PlannedCheckpoint(Asked):
     """A set of modules that one checkpoint imports, in this order."""
 
     imports: tuple[ModuleName, ...] = Field(min_length=1)
 
 
-class Description(Message):
+class Description(Asked):
     """``flavor.toml``."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
