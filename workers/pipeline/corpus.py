@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from readie.protocol.call import Message
+from readie.protocol.call import Asked
 from workers.pipeline.flavor import FlavorError
 
 
-class ImportSet(Message):
+class ImportSet(Asked):
     """One line of a corpus file: the names that a function's scan finds."""
 
     imports: tuple[str, ...]
