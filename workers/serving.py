@@ -87,17 +87,23 @@ class Serving:
         self._settings = settings
         self._runsc = runsc
         self._run_dir = run_dir
-        self._run_lock = own(run_dir)
-        remove_leftovers(run_dir)
-        remove_abandoned_groups()
         self._lock = threading.Lock()
         self._stages_opened = 0
         self._closed = threading.Event()
         self._ready_changed: Callable[[], None] = _nobody
         self._watcher: threading.Thread | None = None
-        self._gateway = _open_gateway(settings)
         self._target: Path | None = None
-        self._stage = self._open_first()
+        with contextlib.ExitStack() as opened:
+            opened.callback(os.close, own(run_dir))
+            opened.callback(shutil.rmtree, run_dir)
+            opened.callback(remove_leftovers, run_dir)
+            remove_leftovers(run_dir)
+            remove_abandoned_groups()
+            self._gateway = _open_gateway(settings)
+            if self._gateway is not None:
+                opened.callback(self._gateway.close)
+            self._stage = self._open_first()
+            self._opened = opened.pop_all()
 
     @property
     def served(self) -> Served:
@@ -151,11 +157,7 @@ class Serving:
         if self._watcher is not None:
             self._watcher.join()
         self._stage.close()
-        if self._gateway is not None:
-            self._gateway.close()
-        remove_leftovers(self._run_dir)
-        shutil.rmtree(self._run_dir)
-        os.close(self._run_lock)
+        self._opened.close()
 
     def _open_first(self) -> Stage:
         while True:

@@ -68,9 +68,11 @@ def test_without_root_a_worker_says_so() -> None:
 
 
 def test_without_a_flavor_a_worker_says_how_to_build_one(tmp_path: Path) -> None:
-    done = start_worker([], READIE_DATA=str(tmp_path))
+    run = Path(tempfile.mkdtemp(prefix="readie-"))
+    done = start_worker([], READIE_DATA=str(tmp_path), READIE_RUN=str(run))
     assert done.returncode == EXIT_CANNOT_START
     assert "make generation" in done.stderr
+    run.rmdir()  # it has left nothing there
 
 
 def test_with_a_run_folder_whose_path_is_too_long_a_worker_says_so(tmp_path: Path, data_folder: Path) -> None:
