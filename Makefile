@@ -66,10 +66,12 @@ docs: ## build the documentation into site/
 	@scripts/setup python
 	$(BIN)/mkdocs build --strict
 
-lock: ## make requirements.lock anew from pyproject.toml
+lock: ## make requirements.lock and benchmarks/requirements.lock anew from pyproject.toml
 	@scripts/setup python
 	$(BIN)/uv pip compile pyproject.toml --extra server --group dev --universal --python-version 3.11 \
 		--generate-hashes --quiet --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra server --group bench --constraints requirements.lock \
+		--overrides benchmarks/overrides.txt --universal --python-version 3.11 --generate-hashes --no-annotate --quiet --output-file benchmarks/requirements.lock
 
 clean: ## remove .venv and everything the tools wrote here (fetched runsc versions stay in the user's cache)
 	rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist site
