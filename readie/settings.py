@@ -61,6 +61,8 @@ class ResultSettings(Settings):
 
     result_seconds: int = Field(default=3600, ge=1)
     """How long the result of a call stays."""
+    metrics_address: str = Field(default="", pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}$|^$")
+    """``HOST:PORT`` where ``/metrics``, ``/healthz`` and ``/readyz`` answer whoever reaches it. Default: none."""
 
 
 class FlavorSettings(Settings):

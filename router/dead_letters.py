@@ -8,6 +8,7 @@ from readie.protocol.codes import ErrorCode
 from readie.protocol.dead_letter import DeadLetter
 
 from .ending import Ending
+from .metrics import RouterMetrics
 
 log = logging.getLogger(__name__)
 
@@ -19,12 +20,14 @@ class DeadLetters:
         ledger: where the list is.
         router: this router's id.
         ending: tells the caller.
+        metrics: counts them.
     """
 
-    def __init__(self, ledger: RoutingLedger, router: str, ending: Ending) -> None:
+    def __init__(self, ledger: RoutingLedger, router: str, ending: Ending, metrics: RouterMetrics) -> None:
         self._ledger = ledger
         self._router = router
         self._ending = ending
+        self._metrics = metrics
 
     def bury(self, item: bytes, reason: str, call_id: str | None = None) -> None:
         """Put an item away and take it off the taken list.
@@ -39,4 +42,5 @@ class DeadLetters:
         )
         self._ledger.bury(DeadLetter.of(item, keys.SUBMIT_QUEUE, reason))
         self._ledger.settle(self._router, item)
+        self._metrics.dead_letter()
         log.warning("dead letter: call=%s bytes=%d told=%s reason=%r", call_id, len(item), told, reason)

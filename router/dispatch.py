@@ -18,6 +18,7 @@ from .dead_letters import DeadLetters
 from .ending import Ending
 from .fleet import Fleet
 from .message import MessageFormat
+from .metrics import OTHER_FLAVOR, RouterMetrics
 from .needs import Needs, Nobody, Refused
 from .placement import Chosen, choose
 from .queued_call import QueuedCall
@@ -52,6 +53,7 @@ class Dispatcher:
         dead_letters: where calls go whose record is not one of ours.
         traffic: counts what the calls need together.
         most_waiting: how many calls may wait.
+        metrics: counts what becomes of calls.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Dispatcher:
         dead_letters: DeadLetters,
         traffic: TrafficCounter,
         most_waiting: MostWaiting,
+        metrics: RouterMetrics,
     ) -> None:
         self._ledger = ledger
         self._router = router
@@ -76,6 +79,7 @@ class Dispatcher:
         self._dead_letters = dead_letters
         self._traffic = traffic
         self._most_waiting = most_waiting
+        self._metrics = metrics
 
     def dispatch(self, calls: Sequence[QueuedCall]) -> None:
         """Settle every call; one that waits already and can't run now is left as it is."""
@@ -143,6 +147,7 @@ class Dispatcher:
         for (call, decision), (header, _, _), outcome in zip(chosen, addressed, outcomes, strict=True):
             if isinstance(outcome, Placed):
                 _log_placed(header)
+                self._metrics.placed(decision.worker.announcement.flavor, time.monotonic() - call.taken_at)
                 # Under the worker's flavor, which exists, whatever the client's header says.
                 self._traffic.count(decision.worker.announcement.flavor, header.hints)
                 continue
@@ -193,6 +198,7 @@ class Dispatcher:
         for (call, why), outcome in zip(nobody, outcomes, strict=True):
             match outcome:
                 case Parked.WAITS:
+                    self._metrics.waits(self._flavor(call))
                     log.info("waits: call=%s reason=%r", call.id, why)
                 case Parked.QUEUE_FULL:
                     message = f"{most.calls} calls wait already, as many as may (READIE_MAX_QUEUED); {why}"
@@ -208,9 +214,14 @@ class Dispatcher:
 
     def _refuse(self, call: QueuedCall, refused: Refused) -> None:
         self._ending.fail(call.id, call.item, refused.code, refused.message)
+        self._metrics.refused(self._flavor(call), refused.code)
         if not call.group:
             self._ledger.settle(self._router, call.item)
         log.info("refused: call=%s code=%s message=%r", call.id, refused.code, refused.message)
+
+    def _flavor(self, call: QueuedCall) -> str:
+        asked = call.message.header.options.flavor
+        return asked if any(worker.announcement.flavor == asked for worker in self._fleet.workers) else OTHER_FLAVOR
 
     def _bury(self, call: QueuedCall, reason: str) -> None:
         self._dead_letters.bury(call.item, reason, call.id)

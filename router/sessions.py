@@ -15,6 +15,7 @@ from readie.protocol.codes import ErrorCode
 from readie.sizes import format_bytes
 
 from .message import MessageFormat
+from .metrics import RouterMetrics
 from .needs import Refused
 from .queued_call import QueuedCall
 
@@ -43,13 +44,22 @@ class SessionCalls:
         router: this router's id.
         messages: how messages are written.
         max_queued: how many calls may wait for their turn in one session.
+        metrics: counts what becomes of calls.
     """
 
-    def __init__(self, ledger: SessionLedger, router: str, messages: MessageFormat, max_queued: int) -> None:
+    def __init__(
+        self,
+        ledger: SessionLedger,
+        router: str,
+        messages: MessageFormat,
+        max_queued: int,
+        metrics: RouterMetrics,
+    ) -> None:
         self._ledger = ledger
         self._router = router
         self._messages = messages
         self._max_queued = max_queued
+        self._metrics = metrics
         self._owners: OrderedDict[str, Owner] = OrderedDict()
 
     def admit(self, calls: Sequence[QueuedCall]) -> Admission:
@@ -109,7 +119,9 @@ class SessionCalls:
                     self._remember(use.id, outcome)
                     again.append(call)
                 case Placed():
-                    log.info("placed: call=%s session=%s worker=%s", call.id, use.id, self._owners[use.id].worker)
+                    owner = self._owners[use.id]
+                    self._metrics.placed(owner.flavor, time.monotonic() - call.taken_at)
+                    log.info("placed: call=%s session=%s worker=%s", call.id, use.id, owner.worker)
                 case Waits():
                     log.info("waits for its turn: call=%s session=%s", call.id, use.id)
                 case Settled(None):

@@ -6,7 +6,6 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from celery import bootsteps
@@ -16,11 +15,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from readie.connection import connect
-from readie.heartbeat import beat
 from readie.ledger import Ledger
 from readie.ledger.holding import HoldingLedger
 from readie.ledger.sessions import SessionLedger
 from readie.ledger.streams import StreamLedger
+from readie.monitoring.endpoint import EndpointError, Monitoring
+from readie.monitoring.health import Health
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement, ReadyCounts
 from readie.protocol.catalogue import Catalogue
@@ -32,6 +32,7 @@ from .control import ControlChannel, RunningCalls
 from .draining import SessionDrain
 from .ends import Ends
 from .inspection import Inspection
+from .metrics import WorkerGauges, WorkerMetrics
 from .patience import Patience
 from .preflight import CannotStartError, check_machine
 from .reconciliation import Reconciliation
@@ -62,7 +63,7 @@ def _log_to_stderr(loglevel: int = logging.INFO, **_: Any) -> None:
 class Lease:
     """This worker's entry in Redis.
 
-    ``ready`` tells how many ready sandboxes there are; ``heartbeat_file`` is touched with every renewal. What is
+    ``ready`` tells how many ready sandboxes there are; ``health`` hears of every renewal. What is
     announced is guarded by ``_lock``: one thread renews it, others change it.
     """
 
@@ -74,11 +75,11 @@ class Lease:
         ready: Callable[[], ReadyCounts],
         *,
         lease_seconds: int,
-        heartbeat_file: Path | None,
+        health: Health,
     ) -> None:
         self._ledger = ledger
         self._ready = ready
-        self._heartbeat_file = heartbeat_file
+        self._health = health
         self._lease_seconds = lease_seconds
         self._lock = threading.Lock()
         self._announcement = announcement
@@ -91,7 +92,7 @@ class Lease:
                 new = self._ledger.announce(self._announcement, self._lease_seconds, self._ready())
                 if new and self._catalogue is not None:
                     self._ledger.publish_catalogue(self._catalogue)
-                beat(self._heartbeat_file)
+                self._health.renewed()
             except RedisError as error:
                 _log.warning("could not renew this worker's lease: %s", error)
 
@@ -104,6 +105,7 @@ class Lease:
 
     def drain(self) -> None:
         """Take no more calls, and give back those not begun; the entry stays while the running ones finish."""
+        self._health.drains()
         with self._lock:
             self._announcement = self._announcement.model_copy(update={"draining": True})
         self.renew()
@@ -112,6 +114,7 @@ class Lease:
 
     def end(self) -> None:
         """Withdraw the entry, and give back the calls this worker had not begun."""
+        self._health.drains()
         try:
             self._ledger.withdraw(self._announcement.name)
         except RedisError as error:
@@ -187,8 +190,13 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             runsc = check_machine(settings.runsc)
             limits = limits_in_force()
             _log.log(logging.WARNING if limits.problem else logging.INFO, "%s", limits)
-            serving = Serving(settings, runsc, settings.run / worker.hostname.partition("@")[0])
-        except (CannotStartError, ValueError) as error:
+            self._monitoring = monitoring = Monitoring(settings.lease_seconds)
+            metrics = WorkerMetrics(monitoring.registry, settings.flavor)
+            monitoring.listen(settings.metrics_address)
+            serving = Serving(
+                settings, runsc, settings.run / worker.hostname.partition("@")[0], failed=metrics.restore_failed
+            )
+        except (CannotStartError, EndpointError, ValueError) as error:
             print(f"worker {worker.hostname}: cannot start: {error}", file=sys.stderr)  # noqa: T201
             raise SystemExit(EXIT_CANNOT_START) from None
         except (OSError, RuntimeError, RunscError) as error:
@@ -201,7 +209,11 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         incarnation = uuid.uuid4().hex
         self._calls = calls = RunningCalls()
         task = worker.app.tasks[keys.TASK_NAME]
-        task.sessions = self._sessions = Sessions(SessionLedger(redis), settings.flavor, lambda: task.events)
+        task.sessions = self._sessions = Sessions(
+            SessionLedger(redis), settings.flavor, lambda: task.events, metrics.dead_letter
+        )
+        options = worker.app.conf.broker_transport_options
+        worker.app.conf.broker_transport_options = {**options, "on_dead_letter": metrics.dead_letter}
         self._control = ControlChannel(Ledger(redis), incarnation, calls, self._sessions.ended)
         patience = Patience()
         ends = Ends(
@@ -218,6 +230,8 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             self._sessions,
             ends=ends,
             patience=patience,
+            watchers=[metrics.attempt],
+            stale_message=metrics.stale_message,
             worker=worker.hostname,
             max_result_bytes=settings.max_result_bytes,
             log_bytes=settings.log_bytes,
@@ -241,13 +255,17 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         )
         task.ledger = Ledger(lease_redis)
         task.inspection = self._inspection = Inspection(settings, serving, calls, self._sessions)
+        gauges = WorkerGauges(
+            self._inspection, settings.memory_bytes, name=worker.hostname, runsc_version=runsc.version
+        )
+        monitoring.registry.register(gauges)
         self._lease = Lease(
             HoldingLedger(lease_redis),
             announcement,
             serving.served.catalogue,
             lambda: serving.ready_counts,
             lease_seconds=settings.lease_seconds,
-            heartbeat_file=settings.heartbeat_file,
+            health=monitoring.health,
         )
         self._reconciliation = Reconciliation(
             HoldingLedger(redis),
@@ -259,6 +277,8 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             renew=self._lease.renew,
             every_seconds=settings.lease_renewal_seconds,
             reconnect=_reconnect_consumer,
+            health=monitoring.health,
+            metrics=metrics,
         )
         self._stopping = Stopping(calls, patience, limit_seconds=settings.drain_seconds, begin=self._drain)
         self._notices = ReadyNotices(Ledger(redis), announcement, lambda: serving.ready_counts)
@@ -290,6 +310,7 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         self._lease.end()
         self._control.close()
         self._serving.close()
+        self._monitoring.close()
 
     terminate = stop
 

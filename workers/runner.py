@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import uuid
+from collections.abc import Callable, Sequence
 
 from redis.exceptions import RedisError
 
@@ -22,7 +23,7 @@ from .outcome import Outcome
 from .output import MOVED_ON, CallOutput, MovedOnError
 from .packages.build import PackagesError
 from .patience import Patience
-from .reporting import end_of, start_of
+from .reporting import end_of, report_of, start_of
 from .run import Phases, Run
 from .sandbox.cgroup import LimitError
 from .sandbox.connection import CallResult, ConnectionLostError
@@ -32,6 +33,7 @@ from .sandbox.starter import Started
 from .sandbox_death import failure_of_death, failure_of_limit
 from .serving import Serving
 from .sessions import Sessions
+from .watching import Attempt, AttemptEnd, Watcher, tell
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +59,8 @@ class Runner:
         worker: this worker's name.
         max_result_bytes: largest result.
         log_bytes: how much of what a call prints is kept.
+        watchers: are told how each attempt went.
+        stale_message: called for each message that means nothing any more.
     """
 
     def __init__(
@@ -71,6 +75,8 @@ class Runner:
         worker: str,
         max_result_bytes: int,
         log_bytes: int,
+        watchers: Sequence[Watcher] = (),
+        stale_message: Callable[[], None] = lambda: None,
     ) -> None:
         self._ledger = ledger
         self._serving = serving
@@ -81,6 +87,8 @@ class Runner:
         self._worker = worker
         self._max_result_bytes = max_result_bytes
         self._log_bytes = log_bytes
+        self._watchers = watchers
+        self._stale_message = stale_message
 
     def run(self, header: CallHeader, payload: bytes | None) -> Outcome | None:
         """Run a call that was placed here and store its end; ``None`` for a message that means nothing any more."""
@@ -91,6 +99,7 @@ class Runner:
             if call is not None and self._ends.of(header.id, placement.attempt) is None:
                 # One that was stopped before its claim is given back with the others that were not begun.
                 return None if call.stopped else self._run(header, payload, call)
+        self._stale_message()
         # A Redis that has lost its last moments delivers again what was delivered.
         _log.info("call %s: attempt %d was begun here before, dropped", header.id, placement.attempt)
         return None
@@ -99,6 +108,7 @@ class Runner:
         token = uuid.uuid4().hex
         claimed = self._patience.repeat(lambda: self._ledger.claim(header, token), f"claim of call {header.id}")
         if claimed is None:
+            self._stale_message()
             _log.info("call %s: a late or doubled message, dropped", header.id)
             return None
         call.runs = True
@@ -117,11 +127,11 @@ class Runner:
             call.runs = False
             try:
                 self._leave_session(run)
-                if not self._retry(run, claim):
-                    self._store(run, claim)
+                end = self._retry(run, claim) or self._store(run, claim)
             finally:
                 if run.started is not None and run.session is None:
                     stage.supply.discard(run.started)
+        tell(self._watchers, Attempt(header, end, run.failure, report_of(run, claim, self._worker)))
         return Outcome(run.failure, start_of(run.started))
 
     def _leave_session(self, run: Run) -> None:
@@ -304,32 +314,34 @@ class Runner:
                 traceback=error.traceback,
             )
 
-    def _retry(self, run: Run, claim: Claim) -> bool:
-        """Have a call that failed run again, if its caller wants that."""
+    def _retry(self, run: Run, claim: Claim) -> AttemptEnd | None:
+        """Have a call that failed run again, if its caller wants that; else ``None``."""
         header, placement = run.header, run.header.placement
         assert placement is not None
         retry = run.failure and retry_after(header.options.retries, claim.begun, run.failure)
         if not retry:
-            return False
+            return None
         again = self._patience.repeat(
             lambda: self._ledger.retry(header.id, placement.attempt, *retry), f"retry of call {header.id}"
         )
         if not again:
-            return False
+            return None
+        run.phases.end("store")
         _log.info(
             "call %s: attempt %d failed, %.3g s until the next", header.id, placement.attempt, retry.delay_seconds
         )
-        return True
+        return AttemptEnd.RETRIED
 
-    def _store(self, run: Run, claim: Claim) -> None:
+    def _store(self, run: Run, claim: Claim) -> AttemptEnd:
         run.phases.end("store")
         end = end_of(run, claim, self._worker)
         ended = self._ends.store(end)
+        run.phases.end("store")
         if ended is None:
             _log.warning(
                 "call %s: attempt %d was no longer current; its result was dropped", run.header.id, end.attempt
             )
-            return
+            return AttemptEnd.STALE
         _log.info(
             "call %s: %s, start: %s, %.0f ms in the worker",
             run.header.id,
@@ -337,6 +349,7 @@ class Runner:
             start_of(run.started),
             1000 * (ended.at - claim.started_at),
         )
+        return AttemptEnd(ended.state.value)
 
 
 def _too_large(error: FrameTooLargeError) -> str:

@@ -44,6 +44,7 @@ class SessionQueue:
         events: gives Celery's event dispatcher, ``None`` while there is none.
         is_open: whether the session is open on this worker.
         ended: told when the ledger says that the session has ended.
+        on_dead_letter: called for each item that is buried.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class SessionQueue:
         events: Callable[[], Events | None],
         is_open: Callable[[], bool],
         ended: Callable[[str], None],
+        on_dead_letter: Callable[[], None],
     ) -> None:
         self._ledger = ledger
         self._sandbox = sandbox
@@ -62,6 +64,7 @@ class SessionQueue:
         self._events = events
         self._is_open = is_open
         self._ended = ended
+        self._on_dead_letter = on_dead_letter
         self.active: dict[str, Any] | None = None
         """The call that runs, as Celery's ``inspect active`` shows one."""
         threading.Thread(target=self._consume, name=f"session-{sandbox}", daemon=True).start()
@@ -91,6 +94,7 @@ class SessionQueue:
         except UnreadableError as error:
             _log.error("dropped what is no call: queue=%s bytes=%d reason=%r", queue, len(item), str(error))
             self._ledger.bury(DeadLetter.of(item, queue, str(error)))
+            self._on_dead_letter()
             return
         self.active = _shown(header)
         self._tell("task-received", header, name=header.name, args=f"<{header.payload_bytes} bytes>", kwargs="{}")

@@ -59,11 +59,19 @@ class Sessions:
         ledger: the sessions' records.
         flavor: this worker's.
         events: gives Celery's event dispatcher, ``None`` while there is none.
+        on_dead_letter: called for each item of a session's queue that is no call.
     """
 
-    def __init__(self, ledger: SessionLedger, flavor: str, events: Callable[[], Events | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        ledger: SessionLedger,
+        flavor: str,
+        events: Callable[[], Events | None] = lambda: None,
+        on_dead_letter: Callable[[], None] = lambda: None,
+    ) -> None:
         self._ledger = ledger
         self._events = events
+        self._on_dead_letter = on_dead_letter
         self._flavor = flavor
         self._lock = threading.Lock()
         self._gone = threading.Condition(self._lock)
@@ -143,6 +151,7 @@ class Sessions:
             events=self._events,
             is_open=lambda: self._is_open(session),
             ended=self.ended,
+            on_dead_letter=self._on_dead_letter,
         )
 
     def active(self) -> list[dict[str, Any]]:

@@ -43,8 +43,6 @@ class WorkerSettings(FlavorSettings, ResultSettings):
     lease_seconds: int = Field(default=10, ge=2)
     """A worker that has not renewed its entry for this long is lost."""
     lease_renewal_seconds: float = Field(default=2.0, gt=0)
-    heartbeat_file: Path | None = None
-    """A file that is touched whenever the worker's entry was renewed, for health checks. Default: none."""
     drain_seconds: float = Field(default=20.0, gt=0)
     """How long running calls may go on when the worker is asked to stop; asked again, it stops them at once."""
     start_timeout_seconds: float = Field(default=30.0, gt=0)

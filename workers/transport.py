@@ -64,6 +64,10 @@ class Channel(kombu_redis.Channel):
     A copy is of no use, the ledger knows what was lost; it would cost two round trips for every call.
     """
 
+    from_transport_options = (*kombu_redis.Channel.from_transport_options, "on_dead_letter")  # type: ignore[assignment]
+    on_dead_letter: Callable[[], None] | None = None
+    """Called for each item that is buried; an option of the transport."""
+
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **options: Any) -> Any:
         """Consume a queue."""
         own = queue.encode().endswith(_OWN_QUEUE)
@@ -79,6 +83,8 @@ class Channel(kombu_redis.Channel):
         _log.error("dropped what is no call: queue=%s bytes=%d reason=%r", queue, len(item), reason)
         with self.conn_or_acquire() as client:
             Ledger(client).bury(DeadLetter.of(item, queue, reason))
+        if self.on_dead_letter is not None:
+            self.on_dead_letter()
 
 
 class Transport(kombu_redis.Transport):

@@ -50,9 +50,17 @@ class Supply(SandboxSupply):
         self.host = host
         self.phases: list[str] = []
         self.changes = threading.Event()
+        self.failures: list[tuple[str | None, str]] = []
         timeout = ahead.pop("start_timeout_seconds", SECONDS)
         plan = Ahead(**{"created_count": 0, "ready_bytes": PLENTY, "demand": Demand(), **ahead})
-        super().__init__(host, sources, plan, changed=self.changes.set, start_timeout_seconds=timeout)
+        super().__init__(
+            host,
+            sources,
+            plan,
+            changed=self.changes.set,
+            failed=lambda name, error: self.failures.append((name, error.step)),
+            start_timeout_seconds=timeout,
+        )
 
     def give(self, checkpoint_id: str | None, caller: Any = None) -> Started:
         self.phases.clear()
@@ -293,6 +301,7 @@ def test_a_broken_image_is_left_alone_after_some_failures_and_tried_again_later(
     assert (started.start, started.checkpoint_id, started.pool) == ("cold", None, "created")
     assert started.fallback is not None
     assert "restores in a row failed here" in started.fallback.reason
+    assert supply.failures == [("broken", "restore")] * quarantine.FAILURES + [("broken", "quarantine")]
 
     (image / "checkpoint.img").write_bytes(whole)
     monkeypatch.setattr(supply._starter._quarantine, "why", lambda *_: None)

@@ -61,8 +61,8 @@ class ReadyPool:
     """Holds ready sandboxes of the checkpoints in demand, within ``budget_bytes`` of measured memory.
 
     ``sources`` are by checkpoint, ``None`` being the cold start. ``create`` gives a sandbox to make one from and
-    ``discard`` takes one away. ``fill`` is for one thread only. ``_shelves``, ``_demand`` and ``_making`` are guarded
-    by ``_lock``.
+    ``discard`` takes one away; ``failed`` is told of each that could not be made. ``fill`` is for one thread only.
+    ``_shelves``, ``_demand`` and ``_making`` are guarded by ``_lock``.
     """
 
     def __init__(
@@ -74,12 +74,14 @@ class ReadyPool:
         *,
         create: Callable[[], Sandbox],
         discard: Callable[[Sandbox], None],
+        failed: Callable[[str | None, SandboxFailedError], None],
         start_timeout_seconds: float,
     ) -> None:
         self._budget_bytes = budget_bytes
         self._quarantine = quarantine
         self._create = create
         self._discard = discard
+        self._failed = failed
         self._start_timeout_seconds = start_timeout_seconds
         self._lock = threading.Lock()
         self._demand = demand
@@ -206,6 +208,7 @@ class ReadyPool:
             self._discard(sandbox)
             if self._abandoned.is_set():
                 return
+            self._failed(checkpoint_id, error)
             failures = self._quarantine.failed(checkpoint_id, error.reason, time.monotonic())
             # The first of a row says it at length, so that a broken image does not fill the log.
             logger.warning(
@@ -237,7 +240,7 @@ class ReadyPool:
             # The pages that every call touches are then in place: it halves the time of a short first call.
             connection.call("warm-up", "int", [_WARM_UP_CALL], timeout=timeout)
         except (ConnectionLostError, WireError, TimeoutError) as error:
-            raise SandboxFailedError(f"the executor does not take calls: {error}") from error
+            raise SandboxFailedError("warm_up", f"the executor does not take calls: {error}") from error
         return connection
 
     def _bury(self, checkpoint_id: str | None, ready: ReadySandbox) -> None:

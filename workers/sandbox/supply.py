@@ -11,6 +11,7 @@ from workers.sandbox.host import SandboxHost
 from workers.sandbox.quarantine import Quarantine
 from workers.sandbox.ready import ReadyPool, Source
 from workers.sandbox.refill import Refill
+from workers.sandbox.sandbox import SandboxFailedError
 from workers.sandbox.starter import Caller, PhaseEnded, Started, Starter
 from workers.sandbox.traffic import Traffic
 
@@ -35,6 +36,8 @@ class SandboxSupply:
         sources: what there is to start from, by checkpoint; ``None`` is the cold start.
         ahead: what is made before it is asked for.
         changed: called, from any thread and often, when there may be other ready sandboxes than before.
+        failed: called, from any thread, with a checkpoint that could not be restored (``None``: a ready sandbox that
+            could not be started cold) and why.
         start_timeout_seconds: longest restore or start, and then longest wait for the executor.
     """
 
@@ -45,6 +48,7 @@ class SandboxSupply:
         ahead: Ahead,
         *,
         changed: Callable[[], None],
+        failed: Callable[[str | None, SandboxFailedError], None],
         start_timeout_seconds: float,
     ) -> None:
         self._host = host
@@ -59,6 +63,7 @@ class SandboxSupply:
             quarantine,
             create=lambda: self._created.take(background=True)[0],
             discard=host.discard,
+            failed=failed,
             start_timeout_seconds=start_timeout_seconds,
         )
         self._traffic = Traffic()
@@ -71,6 +76,7 @@ class SandboxSupply:
             refill=self._refill,
             traffic=self._traffic,
             discard=host.discard,
+            failed=failed,
             timeout_seconds=start_timeout_seconds,
         )
 
