@@ -1,6 +1,7 @@
 """Connections to Redis, made alike by every process."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit, urlunsplit
 
@@ -72,7 +73,8 @@ def reaching_redis(url: str) -> Iterator[None]:
 def without_password(url: str) -> str:
     """Return the URL as it may be shown to people."""
     parts = urlsplit(url)
+    parts = parts._replace(query=re.sub(r"(?i)(password=)[^&]*", r"\1***", parts.query))
     if not parts.password:
-        return url
+        return urlunsplit(parts)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))

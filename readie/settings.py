@@ -6,6 +6,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from readie.monitoring.log_lines import LogFormat
+
 from .home import default_data, default_home, stack_redis_url
 
 DEFAULT_REDIS_URL = "redis://127.0.0.1:6379/0"
@@ -15,7 +17,13 @@ class Settings(BaseSettings):
     """What client, router and worker share."""
 
     model_config = SettingsConfigDict(
-        env_prefix="READIE_", frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True
+        env_prefix="READIE_",
+        frozen=True,
+        extra="ignore",
+        env_ignore_empty=True,
+        populate_by_name=True,
+        # Passwords are among them.
+        hide_input_in_errors=True,
     )
 
     home: Path = Field(default_factory=default_home)
@@ -56,7 +64,16 @@ def _read_url(file: Path) -> str:
     return url
 
 
-class ResultSettings(Settings):
+class ServiceSettings(Settings):
+    """What the processes of a cluster share that log."""
+
+    log_format: LogFormat = "text"
+    """``json``: each line of the log is an object, with its values and the call's id as fields."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """The least severe lines that are logged."""
+
+
+class ResultSettings(ServiceSettings):
     """What router and worker share."""
 
     result_seconds: int = Field(default=3600, ge=1)

@@ -15,6 +15,7 @@ from readie.connection import connect, without_password
 from readie.ledger.routing import RoutingLedger
 from readie.ledger.sessions import SessionLedger
 from readie.monitoring.endpoint import EndpointError, Monitoring
+from readie.monitoring.log_lines import write_log
 from readie.traffic import TrafficCounter
 
 from .cluster import ClusterCollector
@@ -46,9 +47,7 @@ def main() -> int:
     except ValidationError as error:
         print(f"router: {error}", file=sys.stderr)  # noqa: T201
         return 2
-    logging.basicConfig(
-        level=settings.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    write_log(settings.log_format, settings.log_level)
     monitoring = Monitoring(settings.router_lease_seconds)
     service = build(settings, monitoring)
     try:

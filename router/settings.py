@@ -17,5 +17,3 @@ class RouterSettings(ResultSettings):
     """How many calls may wait for a worker; what is submitted beyond that fails."""
     max_queued_per_client: int = Field(default=50_000, ge=0)
     """How many calls of one client may wait, so that no client takes the whole queue."""
-    log_level: str = Field(default="INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")
-    """The least severe lines that are logged."""

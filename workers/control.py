@@ -145,7 +145,7 @@ class RunningCalls:
     def cancel(self, call_id: str) -> None:
         """Stop a call, if it runs here."""
         for call in self._of_id(call_id):
-            _log.info("call %s: cancelled, its sandbox is killed", call_id)
+            _log.info("call=%s: cancelled, its sandbox is killed", call_id)
             call.stop(_CANCELLED)
 
     def news(self, call_id: str) -> None:

@@ -21,6 +21,7 @@ from readie.ledger.sessions import SessionLedger
 from readie.ledger.streams import StreamLedger
 from readie.monitoring.endpoint import EndpointError, Monitoring
 from readie.monitoring.health import Health
+from readie.monitoring.log_lines import write_log
 from readie.protocol import keys
 from readie.protocol.announcement import Announcement, ReadyCounts
 from readie.protocol.catalogue import Catalogue
@@ -34,7 +35,7 @@ from .ends import Ends
 from .inspection import Inspection
 from .metrics import WorkerGauges, WorkerMetrics
 from .patience import Patience
-from .preflight import CannotStartError, check_machine
+from .preflight import EXIT_CANNOT_START, CannotStartError, check_machine
 from .reconciliation import Reconciliation
 from .runner import Runner
 from .sandbox.limits import limits_in_force
@@ -49,15 +50,10 @@ _log = logging.getLogger(__name__)
 _STOPPING: Final = Failure(code=ErrorCode.WORKER_LOST, message="the worker stops")
 _NOTICE_SECONDS: Final = 0.1
 
-EXIT_CANNOT_START = 78
-"""Exit status of a worker that can't run on this machine as it is: restarting it does not help."""
-
 
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def _log_to_stderr(loglevel: int = logging.INFO, **_: Any) -> None:
-    logging.basicConfig(
-        level=loglevel, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
+    write_log(WorkerSettings().log_format, loglevel)
 
 
 class Lease:

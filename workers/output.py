@@ -136,7 +136,7 @@ class CallOutput:
         elif self._reader_gone_at is None:
             self._reader_gone_at = now
         elif now - self._reader_gone_at >= self._reader_seconds:
-            _log.info("call %s: its reader is gone, the function is stopped", self._id)
+            _log.info("call=%s: its reader is gone, the function is stopped", self._id)
             credit = Credit(credit.values, credit.bytes, stop=True)
         self.credit = credit
 
@@ -162,5 +162,5 @@ class CallOutput:
                     raise StoppedError from error
                 if self._deadline is not None and time.monotonic() >= self._deadline:
                     raise TimeoutError("Redis can't be reached") from error
-                _log.warning("call %s: can't publish what it prints or yields: %s; trying again", self._id, error)
+                _log.warning("call=%s: can't publish what it prints or yields: %s; trying again", self._id, error)
                 time.sleep(_RETRY_SECONDS)

@@ -141,7 +141,7 @@ class Reconciliation:
                 and not self._ledger.uphold(call.id, call.attempt, self._worker, self._incarnation)
                 and call.runs
             ):
-                _log.warning("call %s: attempt %d has moved on, its sandbox is killed", call.id, call.attempt)
+                _log.warning("call=%s: attempt %d has moved on, its sandbox is killed", call.id, call.attempt)
                 call.stop(MOVED_ON)
                 self._metrics.recovered("stale_attempt_killed")
 
@@ -154,10 +154,10 @@ class Reconciliation:
             if state is CallState.PLACED:
                 outcome = self._ledger.requeue(call_id, self._worker, self._incarnation)
                 self._metrics.recovered("message_lost")
-                _log.warning("call %s: its message was lost, given back: %s", call_id, outcome)
+                _log.warning("call=%s: its message was lost, given back: %s", call_id, outcome)
                 continue
             self._metrics.recovered("call_lost")
-            _log.error("call %s: attempt %d is not running here any more, ended as lost", call_id, attempt)
+            _log.error("call=%s: attempt %d is not running here any more, ended as lost", call_id, attempt)
             failure = Failure(code=ErrorCode.WORKER_LOST, message=f"the worker {self._worker} lost track of the call")
             report = Report(worker=self._worker, attempt=attempt)
             end = End(Envelope(id=call_id, state=CallState.FAILED, failure=failure, report=report), attempt, b"")

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 from readie.failures import retry_after
 from readie.ledger import Claim
 from readie.ledger.streams import StreamLedger
+from readie.monitoring.log_lines import about_call
 from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import Failure
@@ -95,13 +96,13 @@ class Runner:
         placement = header.placement
         if placement is None:
             return None
-        with self._calls.enter(header.id, placement.attempt) as call:
+        with about_call(header.id), self._calls.enter(header.id, placement.attempt) as call:
             if call is not None and self._ends.of(header.id, placement.attempt) is None:
                 # One that was stopped before its claim is given back with the others that were not begun.
                 return None if call.stopped else self._run(header, payload, call)
         self._stale_message()
         # A Redis that has lost its last moments delivers again what was delivered.
-        _log.info("call %s: attempt %d was begun here before, dropped", header.id, placement.attempt)
+        _log.info("call=%s: attempt %d was begun here before, dropped", header.id, placement.attempt)
         return None
 
     def _run(self, header: CallHeader, payload: bytes | None, call: RunningCall) -> Outcome | None:
@@ -109,7 +110,7 @@ class Runner:
         claimed = self._patience.repeat(lambda: self._ledger.claim(header, token), f"claim of call {header.id}")
         if claimed is None:
             self._stale_message()
-            _log.info("call %s: a late or doubled message, dropped", header.id)
+            _log.info("call=%s: a late or doubled message, dropped", header.id)
             return None
         call.runs = True
         claim, stored = claimed
@@ -120,7 +121,7 @@ class Runner:
             try:
                 self._execute(run, stored if header.payload_by_reference else payload)
             except Exception as error:
-                _log.exception("call %s: the worker failed", header.id)
+                _log.exception("call=%s: the worker failed", header.id)
                 run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"the worker failed to run it: {error!r}")
             if call.stopped:
                 run.failure, run.value = call.stopped, b""
@@ -157,7 +158,7 @@ class Runner:
             run.failure = Failure(code=ErrorCode.PACKAGE_INSTALL, message=str(error))
             return
         except SandboxFailedError as error:
-            _log.error("call %s: no sandbox: %s\n%s", header.id, error.reason, error.log_tail)
+            _log.error("call=%s: no sandbox: %s\n%s", header.id, error.reason, error.log_tail)
             run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"no sandbox could be started: {error.reason}")
             return
         if started is not None:
@@ -254,7 +255,7 @@ class Runner:
         if started.fallback is not None:
             assert placement.checkpoint_id is not None
             _log.warning(
-                "call %s: can't restore %s, starting cold: %s\n%s",
+                "call=%s: can't restore %s, starting cold: %s\n%s",
                 run.header.id,
                 placement.checkpoint_id,
                 started.fallback.reason,
@@ -283,7 +284,7 @@ class Runner:
 
     def _say(self, run: Run, text: str) -> None:
         """Tell the worker's log and, before anything the function prints, the call's own."""
-        _log.info("call %s: %s", run.header.id, text)
+        _log.info("call=%s: %s", run.header.id, text)
         header, line = run.header, f"readie: {text}\n".encode()
         assert header.placement is not None
         with contextlib.suppress(RedisError):
@@ -328,7 +329,7 @@ class Runner:
             return None
         run.phases.end("store")
         _log.info(
-            "call %s: attempt %d failed, %.3g s until the next", header.id, placement.attempt, retry.delay_seconds
+            "call=%s: attempt %d failed, %.3g s until the next", header.id, placement.attempt, retry.delay_seconds
         )
         return AttemptEnd.RETRIED
 
@@ -339,11 +340,11 @@ class Runner:
         run.phases.end("store")
         if ended is None:
             _log.warning(
-                "call %s: attempt %d was no longer current; its result was dropped", run.header.id, end.attempt
+                "call=%s: attempt %d was no longer current; its result was dropped", run.header.id, end.attempt
             )
             return AttemptEnd.STALE
         _log.info(
-            "call %s: %s, start: %s, %.0f ms in the worker",
+            "call=%s: %s, start: %s, %.0f ms in the worker",
             run.header.id,
             end.envelope.state.value,
             start_of(run.started),

@@ -193,7 +193,7 @@ class Sessions:
         try:
             self._ledger.end_session(session.id, state, why, sandbox=session.sandbox_id, spare=spare)
         except RedisError as error:
-            _log.warning("session %s: its end can't be told yet: %s", session.id, error)
+            _log.warning("session=%s: its end can't be told yet: %s", session.id, error)
             self._untold[session.sandbox_id] = session.id, state, why
         self._remove(session)
 
@@ -221,7 +221,7 @@ class Sessions:
 
     def _remove(self, session: OpenSession) -> None:
         if self._forget(session):
-            _log.info("session %s: ended, its sandbox %s is removed", session.id, session.sandbox_id)
+            _log.info("session=%s: ended, its sandbox %s is removed", session.id, session.sandbox_id)
             session.stage.supply.remove(session.started)
             session.hold.close()
 

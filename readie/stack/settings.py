@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from readie.errors import ConfigurationError
 from readie.home import default_data
-from readie.settings import Settings
+from readie.settings import ServiceSettings
 
 
-class StackSettings(Settings):
+class StackSettings(ServiceSettings):
     """Read from ``READIE_*`` environment variables."""
 
     data: Path = Field(default_factory=default_data)

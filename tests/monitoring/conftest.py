@@ -43,6 +43,8 @@ def observed(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Ite
     stack.environment |= {
         "READIE_DATA": str(data_folder),
         "READIE_METRICS_ADDRESS": f"127.0.0.1:{stack.port}",
+        "READIE_LOG_FORMAT": "json",
+        "READIE_LOG_LEVEL": "DEBUG",
     }
     stack.up("--workers", "1", "--slots", "2")
     with default_client_of(stack):
