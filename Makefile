@@ -68,7 +68,7 @@ docs: ## build the documentation into site/
 
 lock: ## make requirements.lock and benchmarks/requirements.lock anew from pyproject.toml
 	@scripts/setup python
-	$(BIN)/uv pip compile pyproject.toml --extra server --group dev --universal --python-version 3.11 \
+	$(BIN)/uv pip compile pyproject.toml --extra server --extra otel --group dev --universal --python-version 3.11 \
 		--generate-hashes --quiet --output-file requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --extra server --group bench --constraints requirements.lock \
 		--overrides benchmarks/overrides.txt --universal --python-version 3.11 --generate-hashes --no-annotate --quiet --output-file benchmarks/requirements.lock

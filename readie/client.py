@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -46,6 +46,9 @@ from .sessions import Session, current_session
 from .settings import ClientSettings
 from .sizes import format_bytes
 from .stream import yields
+
+if TYPE_CHECKING:
+    from .tracing import ClientTraces
 
 _ANSWER_SECONDS = 4.0
 """How long Redis may take for one answer before it counts as unreachable."""
@@ -85,6 +88,7 @@ class Client:
             where = ".".join(map(str, wrong["loc"]))
             what = wrong["msg"].removeprefix("Value error, ")
             raise ConfigurationError(f"setting {where + ': ' if where else ''}{what}") from None
+        self._traces = _traces() if self.settings.tracing else None
         self._enter_process()
         _clients.add(self)
 
@@ -147,6 +151,9 @@ class Client:
         inline = size <= INLINE_LIMIT_BYTES
         call_id = uuid.uuid4().hex
         header = _header(call_id, function, options, found, own, payload_bytes=size, client=self._name, session=session)
+        traced = self._traces.begin(call_id, header.name, began) if self._traces else None
+        if traced is not None:
+            header = header.model_copy(update={"traceparent": traced.traceparent})
         message = task.encode(header, task.encode_body(b"".join(payload) if inline else None), _ORIGIN)
         serialized = time.perf_counter()
         end = self._replies.expect(call_id)
@@ -161,10 +168,14 @@ class Client:
                     options.expires,
                     listens=options.stream_logs,
                 )
-        except BaseException:
+        except BaseException as error:
             self._replies.forget(call_id)
+            if traced is not None:
+                traced.failed(error)
             raise
         accepted = time.perf_counter()
+        if traced is not None:
+            traced.submitted(end)
         self._replies.submitted(call_id)
         call: Call[Any] = Call(self, call_id, end, Submission(began, serialized, accepted), session)
         if session is not None:
@@ -293,6 +304,12 @@ def _header(
         payload_by_reference=payload_bytes > INLINE_LIMIT_BYTES,
         streams=yields(function),
     )
+
+
+def _traces() -> "ClientTraces":
+    from .tracing import ClientTraces  # noqa: PLC0415 - what it imports is there with the extra only
+
+    return ClientTraces()
 
 
 def _learn(session: Session, end: "Future[Envelope]") -> None:

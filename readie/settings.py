@@ -1,9 +1,10 @@
 """Settings that every process has, read from ``READIE_*`` environment variables. Router and worker add their own."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from readie.monitoring.log_lines import LogFormat
@@ -33,8 +34,17 @@ class Settings(BaseSettings):
     redis_url_file: Path | None = None
     """A file with the URL, which has a password in it; read where ``redis_url`` is not set."""
 
+    tracing: bool = False
+    """Write a trace of each call with OpenTelemetry; needs the extra ``otel``. Where to: see ``docs/metrics.md``."""
     client: str = Field(default="", max_length=64)
     """Name of whoever calls: clients take turns when calls wait. Default: the user in ``redis_url``."""
+
+    @field_validator("tracing")
+    @classmethod
+    def _find_opentelemetry(cls, tracing: bool) -> bool:
+        if tracing and not (find_spec("opentelemetry") and find_spec("opentelemetry.sdk")):
+            raise ValueError("tracing needs OpenTelemetry: pip install 'readie[otel]'")
+        return tracing
 
     @model_validator(mode="after")
     def _find_redis(self) -> Self:

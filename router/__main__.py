@@ -6,7 +6,7 @@ import secrets
 import signal
 import socket
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kombu.connection import Connection
 from pydantic import ValidationError
@@ -33,6 +33,9 @@ from .service import Service
 from .sessions import SessionCalls
 from .settings import RouterSettings
 from .waiting import WaitingCalls
+
+if TYPE_CHECKING:
+    from .tracing import RouterTraces
 
 _AWAY_SECONDS: Final = 3.0
 """Workers renew their leases every two seconds."""
@@ -69,6 +72,7 @@ def build(settings: RouterSettings, monitoring: Monitoring) -> Service:
     redis = connect(settings.redis_url, name=f"readie-router-{os.getpid()}", retries=0)
     ledger = SessionLedger(redis)
     metrics = RouterMetrics(monitoring.registry)
+    traces = _traces() if settings.tracing else None
     # A scrape must not wait for what routing has in hand, nor long for a Redis that does not answer.
     look_redis = connect(
         settings.redis_url, name=f"readie-router-metrics-{os.getpid()}", timeout_seconds=1.5, retries=0
@@ -83,7 +87,7 @@ def build(settings: RouterSettings, monitoring: Monitoring) -> Service:
     dispatcher = Dispatcher(
         ledger,
         router,
-        sessions=SessionCalls(ledger, router, messages, settings.max_queued, metrics),
+        sessions=SessionCalls(ledger, router, messages, settings.max_queued, metrics=metrics, traces=traces),
         fleet=fleet,
         messages=messages,
         ending=ending,
@@ -91,6 +95,7 @@ def build(settings: RouterSettings, monitoring: Monitoring) -> Service:
         traffic=traffic,
         most_waiting=MostWaiting(settings.max_queued, settings.max_queued_per_client),
         metrics=metrics,
+        traces=traces,
     )
     waiting = WaitingCalls(ledger, fleet, messages, dispatcher, dead_letters)
     consumer = Consumer(
@@ -113,6 +118,12 @@ def build(settings: RouterSettings, monitoring: Monitoring) -> Service:
         health=monitoring.health,
         metrics=metrics,
     )
+
+
+def _traces() -> "RouterTraces":
+    from .tracing import RouterTraces  # noqa: PLC0415 - what it imports is there with the extra only
+
+    return RouterTraces()
 
 
 if __name__ == "__main__":

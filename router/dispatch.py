@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -23,6 +23,9 @@ from .needs import Needs, Nobody, Refused
 from .placement import Chosen, choose
 from .queued_call import QueuedCall
 from .sessions import SessionCalls
+
+if TYPE_CHECKING:
+    from .tracing import RouterTraces
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ class Dispatcher:
         traffic: counts what the calls need together.
         most_waiting: how many calls may wait.
         metrics: counts what becomes of calls.
+        traces: is told of calls that are placed, where they are traced.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Dispatcher:
         traffic: TrafficCounter,
         most_waiting: MostWaiting,
         metrics: RouterMetrics,
+        traces: "RouterTraces | None",
     ) -> None:
         self._ledger = ledger
         self._router = router
@@ -80,6 +85,7 @@ class Dispatcher:
         self._traffic = traffic
         self._most_waiting = most_waiting
         self._metrics = metrics
+        self._traces = traces
 
     def dispatch(self, calls: Sequence[QueuedCall]) -> None:
         """Settle every call; one that waits already and can't run now is left as it is."""
@@ -147,7 +153,10 @@ class Dispatcher:
         for (call, decision), (header, _, _), outcome in zip(chosen, addressed, outcomes, strict=True):
             if isinstance(outcome, Placed):
                 _log_placed(header)
-                self._metrics.placed(decision.worker.announcement.flavor, time.monotonic() - call.taken_at)
+                taken = time.monotonic() - call.taken_at
+                self._metrics.placed(decision.worker.announcement.flavor, taken)
+                if self._traces is not None:
+                    self._traces.placed(header, taken)
                 # Under the worker's flavor, which exists, whatever the client's header says.
                 self._traffic.count(decision.worker.announcement.flavor, header.hints)
                 continue

@@ -5,7 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from readie.ledger import Placed, Settled
 from readie.ledger.routing import Broken
@@ -18,6 +18,9 @@ from .message import MessageFormat
 from .metrics import RouterMetrics
 from .needs import Refused
 from .queued_call import QueuedCall
+
+if TYPE_CHECKING:
+    from .tracing import RouterTraces
 
 _MOST_KNOWN: Final = 10_000
 
@@ -45,6 +48,7 @@ class SessionCalls:
         messages: how messages are written.
         max_queued: how many calls may wait for their turn in one session.
         metrics: counts what becomes of calls.
+        traces: is told of calls that are placed, where they are traced.
     """
 
     def __init__(
@@ -53,13 +57,16 @@ class SessionCalls:
         router: str,
         messages: MessageFormat,
         max_queued: int,
+        *,
         metrics: RouterMetrics,
+        traces: "RouterTraces | None",
     ) -> None:
         self._ledger = ledger
         self._router = router
         self._messages = messages
         self._max_queued = max_queued
         self._metrics = metrics
+        self._traces = traces
         self._owners: OrderedDict[str, Owner] = OrderedDict()
 
     def admit(self, calls: Sequence[QueuedCall]) -> Admission:
@@ -120,7 +127,10 @@ class SessionCalls:
                     again.append(call)
                 case Placed():
                     owner = self._owners[use.id]
-                    self._metrics.placed(owner.flavor, time.monotonic() - call.taken_at)
+                    taken = time.monotonic() - call.taken_at
+                    self._metrics.placed(owner.flavor, taken)
+                    if self._traces is not None:
+                        self._traces.placed(joined.header, taken)
                     log.info("placed: call=%s session=%s worker=%s", call.id, use.id, owner.worker)
                 case Waits():
                     log.info("waits for its turn: call=%s session=%s", call.id, use.id)

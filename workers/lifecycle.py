@@ -44,6 +44,7 @@ from .serving import Serving
 from .sessions import Sessions
 from .settings import WorkerSettings
 from .stopping import Stopping
+from .watching import Watcher
 
 _log = logging.getLogger(__name__)
 
@@ -226,7 +227,7 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             self._sessions,
             ends=ends,
             patience=patience,
-            watchers=[metrics.attempt],
+            watchers=[metrics.attempt, *_tracers(settings)],
             stale_message=metrics.stale_message,
             worker=worker.hostname,
             max_result_bytes=settings.max_result_bytes,
@@ -313,6 +314,14 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
     def _drain(self) -> None:
         self._lease.drain()
         self._serving.drain()
+
+
+def _tracers(settings: WorkerSettings) -> list[Watcher]:
+    if not settings.tracing:
+        return []
+    from .tracing import WorkerTraces  # noqa: PLC0415 - what it imports is there with the extra only
+
+    return [WorkerTraces().attempt]
 
 
 def _reconnect_consumer() -> None:

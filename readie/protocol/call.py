@@ -155,6 +155,8 @@ class CallHeader(Message):
     streams: bool = False
     """Whether the client reads values while they are yielded; the worker then waits for it."""
     placement: Placement | None = None
+    traceparent: str | None = Field(default=None, pattern=r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
+    """The span of the call, as the W3C writes it, where the client traces; router and worker add theirs below it."""
 
     @field_validator("protocol")
     @classmethod

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.local_stack import LocalStack, default_client_of
+from tests.monitoring.collector import Collector
 from tests.monitoring.scraping import Scraped, scrape
 
 
@@ -36,7 +37,14 @@ class Observed(LocalStack):
 
 
 @pytest.fixture(scope="session")
-def observed(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Iterator[Observed]:
+def collector() -> Iterator[Collector]:
+    """What takes the spans of all processes."""
+    with Collector() as collector:
+        yield collector
+
+
+@pytest.fixture(scope="session")
+def observed(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, collector: Collector) -> Iterator[Observed]:
     """A running one, which this process's default client uses."""
     stack = Observed(tmp_path_factory.mktemp("observed"))
     stack.port = two_ports()
@@ -45,6 +53,8 @@ def observed(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Ite
         "READIE_METRICS_ADDRESS": f"127.0.0.1:{stack.port}",
         "READIE_LOG_FORMAT": "json",
         "READIE_LOG_LEVEL": "DEBUG",
+        "READIE_TRACING": "true",
+        **collector.environment,
     }
     stack.up("--workers", "1", "--slots", "2")
     with default_client_of(stack):
