@@ -122,7 +122,7 @@ class Dispatcher:
             nobody: list[tuple[QueuedCall, str]] = []
             again: list[QueuedCall] = []
             for call in pending:
-                decision = choose(call.message.header, self._fleet.workers, self._fleet.fitting)
+                decision = choose(call.message.header, self._fleet.candidates)
                 match decision:
                     case Chosen():
                         decision.worker.take(call.memory_bytes, decision.checkpoint_id)
@@ -160,7 +160,7 @@ class Dispatcher:
                 # Under the worker's flavor, which exists, whatever the client's header says.
                 self._traffic.count(decision.worker.announcement.flavor, header.hints)
                 continue
-            decision.worker.take(call.memory_bytes, decision.checkpoint_id, calls=-1)
+            self._fleet.candidates.give_back(decision.worker, call.memory_bytes, decision.checkpoint_id)
             not_placed.any = True
             match outcome:
                 case Settled(None):
@@ -230,7 +230,11 @@ class Dispatcher:
 
     def _flavor(self, call: QueuedCall) -> str:
         asked = call.message.header.options.flavor
-        return asked if any(worker.announcement.flavor == asked for worker in self._fleet.workers) else OTHER_FLAVOR
+        return (
+            asked
+            if any(worker.announcement.flavor == asked for worker in self._fleet.candidates.workers)
+            else OTHER_FLAVOR
+        )
 
     def _bury(self, call: QueuedCall, reason: str) -> None:
         self._dead_letters.bury(call.item, reason, call.id)
