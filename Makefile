@@ -62,8 +62,10 @@ format: ## format the code and sort its imports
 	$(BIN)/ruff check --select I --fix . $(PYTHON_SCRIPTS)
 	$(BIN)/ruff format . $(PYTHON_SCRIPTS)
 
-docs: ## build the documentation into site/
+docs: ## write the reference pages from the code, and build the documentation into site/
 	@scripts/setup python
+	$(BIN)/python scripts/cli_reference.py
+	$(BIN)/python scripts/settings_reference.py
 	$(BIN)/mkdocs build --strict
 
 lock: ## make requirements.lock and benchmarks/requirements.lock anew from pyproject.toml

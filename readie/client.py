@@ -167,6 +167,8 @@ class Client:
                     None if inline else payload,
                     options.expires,
                     listens=options.stream_logs,
+                    name=header.name,
+                    client=header.client,
                 )
         except BaseException as error:
             self._replies.forget(call_id)

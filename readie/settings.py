@@ -28,16 +28,15 @@ class Settings(BaseSettings):
     )
 
     home: Path = Field(default_factory=default_home)
-    """State of the local stack."""
+    """State and logs of the local stack. Default: ``$XDG_STATE_HOME/readie``."""
     redis_url: str = ""
-    """Redis that is broker, ledger and result store. Default: the running local stack's, else one on this host."""
+    """Redis that is broker, ledger and result store: ``redis://``, ``rediss://`` or ``unix://``. Default: the running
+    local stack's, else ``redis://127.0.0.1:6379/0``."""
     redis_url_file: Path | None = None
-    """A file with the URL, which has a password in it; read where ``redis_url`` is not set."""
+    """A file with the URL, which has a password in it; read where ``READIE_REDIS_URL`` is not set."""
 
     tracing: bool = False
     """Write a trace of each call with OpenTelemetry; needs the extra ``otel``. Where to: see ``docs/metrics.md``."""
-    client: str = Field(default="", max_length=64)
-    """Name of whoever calls: clients take turns when calls wait. Default: the user in ``redis_url``."""
 
     @field_validator("tracing")
     @classmethod
@@ -60,8 +59,10 @@ class Settings(BaseSettings):
 class ClientSettings(Settings):
     """What :func:`readie.configure` takes."""
 
+    client: str = Field(default="", max_length=64)
+    """Name of whoever calls: clients take turns when calls wait. Default: the user in ``READIE_REDIS_URL``."""
     max_payload_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
-    """Largest pickled function with its arguments; a worker has the like for results."""
+    """Largest pickled function with its arguments."""
 
 
 def _read_url(file: Path) -> str:
@@ -87,7 +88,7 @@ class ResultSettings(ServiceSettings):
     """What router and worker share."""
 
     result_seconds: int = Field(default=3600, ge=1)
-    """How long the result of a call stays."""
+    """How long the result of a call stays, and what it has printed."""
     metrics_address: str = Field(default="", pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}$|^$")
     """``HOST:PORT`` where ``/metrics``, ``/healthz`` and ``/readyz`` answer whoever reaches it. Default: none."""
 
@@ -96,17 +97,20 @@ class FlavorSettings(Settings):
     """What worker and pipeline share: where flavors and generations lie, and the shape of sandboxes."""
 
     data: Path = Field(default_factory=default_data)
-    """Flavors' filesystems and generations."""
+    """The folder of the flavors' filesystems and of the generations. Default: ``$XDG_DATA_HOME/readie``."""
     flavor: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9._-]*$")
-    """Name of the flavor."""
+    """Name of the flavor that is served, or that a generation is made for."""
     runsc: Path | None = None
     """gVisor's runsc. Default: the one beside this Python, else the first on PATH."""
     sandbox_network: Literal["none", "sandbox", "host"] = Field(default="none", validation_alias="SANDBOX_NETWORK")
-    """``sandbox``: the public internet, nothing nearer. ``host``: whatever this machine reaches, Redis too."""
+    """What functions reach. ``none``: nothing; ``sandbox``: the public internet, nothing nearer; ``host``: whatever
+    this machine reaches, Redis too. Part of the sandboxes' shape: other checkpoints are needed."""
     allow_host_network: bool = False
-    """Must be set as well for ``sandbox_network`` to be ``host``."""
+    """Must be set as well for ``SANDBOX_NETWORK`` to be ``host``."""
     sandbox_overlay: Literal["root:memory", "none"] = Field(default="root:memory", validation_alias="SANDBOX_OVERLAY")
+    """runsc's overlay over sandboxes' root filesystem. Part of the sandboxes' shape: other checkpoints are needed."""
     sandbox_gpu: Literal["none"] = Field(default="none", validation_alias="SANDBOX_GPU")
+    """GPU of the sandboxes: ``none``. Part of the shape that checkpoints are captured with."""
 
     @model_validator(mode="after")
     def _resolve(self) -> Self:

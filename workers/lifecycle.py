@@ -23,13 +23,14 @@ from readie.monitoring.endpoint import EndpointError, Monitoring
 from readie.monitoring.health import Health
 from readie.monitoring.log_lines import write_log
 from readie.protocol import keys
-from readie.protocol.announcement import Announcement, ReadyCounts
+from readie.protocol.announcement import Announcement, ReadyCounts, WorkerCounts
 from readie.protocol.catalogue import Catalogue
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import Failure
 
 from .checkpoints import Served
 from .control import ControlChannel, RunningCalls
+from .counts import Tally, counts
 from .draining import SessionDrain
 from .ends import Ends
 from .inspection import Inspection
@@ -60,8 +61,8 @@ def _log_to_stderr(loglevel: int = logging.INFO, **_: Any) -> None:
 class Lease:
     """This worker's entry in Redis.
 
-    ``ready`` tells how many ready sandboxes there are; ``health`` hears of every renewal. What is
-    announced is guarded by ``_lock``: one thread renews it, others change it.
+    ``ready`` tells how many ready sandboxes there are, ``counts`` what there is besides and was done; ``health`` hears
+    of every renewal. What is announced is guarded by ``_lock``: one thread renews it, others change it.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class Lease:
         announcement: Announcement,
         catalogue: Catalogue | None,
         ready: Callable[[], ReadyCounts],
+        counts: Callable[[], WorkerCounts],
         *,
         lease_seconds: int,
         health: Health,
     ) -> None:
         self._ledger = ledger
         self._ready = ready
+        self._counts = counts
         self._health = health
         self._lease_seconds = lease_seconds
         self._lock = threading.Lock()
@@ -86,7 +89,7 @@ class Lease:
         """Say that this worker lives. A Redis that can't be reached is tried again at the next renewal."""
         with self._lock:
             try:
-                new = self._ledger.announce(self._announcement, self._lease_seconds, self._ready())
+                new = self._ledger.announce(self._announcement, self._lease_seconds, self._ready(), self._counts())
                 if new and self._catalogue is not None:
                     self._ledger.publish_catalogue(self._catalogue)
                 self._health.renewed()
@@ -213,12 +216,14 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         worker.app.conf.broker_transport_options = {**options, "on_dead_letter": metrics.dead_letter}
         self._control = ControlChannel(Ledger(redis), incarnation, calls, self._sessions.ended)
         patience = Patience()
+        tally = Tally()
         ends = Ends(
             HoldingLedger(redis),
             patience,
             worker=worker.hostname,
             incarnation=incarnation,
             keep_seconds=settings.result_seconds,
+            ended=tally.ended,
         )
         task.runner = Runner(
             StreamLedger(redis),
@@ -261,6 +266,7 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             announcement,
             serving.served.catalogue,
             lambda: serving.ready_counts,
+            lambda: counts(self._inspection, serving, tally),
             lease_seconds=settings.lease_seconds,
             health=monitoring.health,
         )

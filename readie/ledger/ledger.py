@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from redis import Redis
 
 from readie.protocol import keys
-from readie.protocol.announcement import Announcement, ReadyCounts, encode_ready
+from readie.protocol.announcement import Announcement, ReadyCounts, WorkerCounts, encode_ready
 from readie.protocol.call import CallHeader
 from readie.protocol.catalogue import Catalogue
 from readie.protocol.codes import ErrorCode
@@ -122,6 +122,8 @@ class Ledger:
         expires_seconds: float | None = None,
         *,
         listens: bool = False,
+        name: str = "",
+        client: str = "",
     ) -> float:
         """Accept a call and wake a router, in one round trip (two with a payload); harmless when sent again.
 
@@ -132,6 +134,8 @@ class Ledger:
             payload: the pieces of the pickled function and arguments when they are not in the message.
             expires_seconds: within which it must begin.
             listens: whether the client wants to hear of its first output or value.
+            name: the function's, for people who list calls.
+            client: who it is from, likewise.
 
         Returns:
             The submit time (Redis clock, seconds).
@@ -142,7 +146,15 @@ class Ledger:
             self._run(
                 "submit",
                 [keys.call(call_id), keys.PENDING, keys.SUBMIT_QUEUE],
-                [call_id, message, reply, "" if expires_seconds is None else expires_seconds, "1" if listens else ""],
+                [
+                    call_id,
+                    message,
+                    reply,
+                    "" if expires_seconds is None else expires_seconds,
+                    "1" if listens else "",
+                    name,
+                    client,
+                ],
             )
         )
 
@@ -290,9 +302,13 @@ class Ledger:
         return CallState(state.decode()) if state else None, waits_for.decode()
 
     def announce(
-        self, announcement: Announcement, lease_seconds: int, ready: ReadyCounts = MappingProxyType({})
+        self,
+        announcement: Announcement,
+        lease_seconds: int,
+        ready: ReadyCounts = MappingProxyType({}),
+        counts: WorkerCounts | None = None,
     ) -> bool:
-        """Write or renew a worker's entry; ``True`` when it is new or changed, ``ready`` apart."""
+        """Write or renew a worker's entry; ``True`` when it is new or changed, ``ready`` and ``counts`` apart."""
         return bool(
             self._run(
                 "announce",
@@ -315,6 +331,7 @@ class Ledger:
                     encode_ready(ready),
                     announcement.max_sessions,
                     int(announcement.evicts_idle_sessions),
+                    "" if counts is None else counts.model_dump_json(),
                 ],
             )
         )

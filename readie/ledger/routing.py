@@ -177,6 +177,7 @@ class RoutingLedger(RecoveryLedger):
             ]
             session = header.session.id if header.session else ""
             args = [header.id, placement.attempt, placement.incarnation, worker, message, taken, memory or "", session]
+            args.append(placement.model_dump_json(include={"checkpoint_id", "reason", "predicted_seconds"}))
             runs.append((script_keys, args))
         return [_placed(reply) for reply in self._run_all("place", runs)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -53,7 +54,7 @@ class SandboxSupply:
         start_timeout_seconds: float,
     ) -> None:
         self._host = host
-        quarantine = Quarantine()
+        self._quarantine = quarantine = Quarantine()
         self._created = CreatedPool(
             lambda background: host.take(background=background), host.discard, ahead.created_count
         )
@@ -105,6 +106,11 @@ class SandboxSupply:
     def ready_bytes(self) -> int:
         """Memory that the ready sandboxes hold."""
         return self._ready.memory_bytes
+
+    @property
+    def quarantined(self) -> list[str]:
+        """Checkpoints that are not tried now, because their restores failed."""
+        return self._quarantine.names(time.monotonic())
 
     def start(self, checkpoint_id: str | None, caller: Caller, phase_ended: PhaseEnded) -> Started:
         """Return a connected sandbox, the caller's until ``discard``; see ``Starter.start``."""

@@ -9,7 +9,7 @@ local function end_call(id, state, before, after, keep)
     local result = before .. now .. after
     redis.call('HSET', record, 'state', state, 'ended_at', now)
     redis.call('HDEL', record, 'message', 'addressed', 'awaits_turn', 'group', 'expires_at', 'cancel_before', 'cancel_after', 'again',
-        'listeners', 'stalled', 'stop')
+        'listeners', 'stalled', 'stop', 'why')
     redis.call('EXPIRE', record, keep)
     redis.call('SET', RESULT .. id, result, 'EX', keep)
     redis.call('EXPIRE', OUTPUT .. id, keep)
