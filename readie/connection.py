@@ -3,36 +3,72 @@
 import contextlib
 import re
 from collections.abc import Iterator
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
+from redis.exceptions import (
+    AskError,
+    ClusterCrossSlotError,
+    ClusterDownError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
-from .errors import ClusterUnavailableError, ReadieError, ResourceExhaustedError
+from .errors import ClusterUnavailableError, ConfigurationError, ReadieError, ResourceExhaustedError
+from .sentinel import SCHEME, SentinelUrl
+
+_SENTINEL_SECONDS: Final = 1.0
+"""One that does not answer is passed over; there are others."""
+_CLUSTER: Final = (
+    "this Redis is in cluster mode, in which no step can change the keys of a call, its worker and its session, for "
+    "these lie in several slots: use a Redis that is not, and Sentinels (sentinel://) where it must survive its machine"
+)
 
 
 def connect(url: str, *, name: str, timeout_seconds: float = 10.0, retries: int = 3) -> Redis:
     """Return a client (a pool; nothing is connected yet) that answers with bytes.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``.
+        url: ``redis://``, ``rediss://``, ``unix://`` or ``sentinel://``.
         name: shown in Redis' ``CLIENT LIST``.
         timeout_seconds: for one reply; blocking commands must ask for less.
         retries: of a command whose connection broke or was refused; one that was not answered in time is not repeated.
     """
-    return Redis.from_url(
-        url,
-        client_name=name,
-        socket_timeout=timeout_seconds,
-        socket_connect_timeout=min(timeout_seconds, 4.0),
-        socket_keepalive=True,
-        health_check_interval=25,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries, supported_errors=(RedisConnectionError,)),
+    options: dict[str, Any] = {
+        "client_name": name,
+        "socket_timeout": timeout_seconds,
+        "socket_connect_timeout": min(timeout_seconds, 4.0),
+        "socket_keepalive": True,
+        "health_check_interval": 25,
+        "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), retries, supported_errors=(RedisConnectionError,)),
+    }
+    if not url.startswith(SCHEME):
+        return Redis.from_url(url, **options)
+    watched = SentinelUrl.parse(url)
+    patience = {"socket_timeout": _SENTINEL_SECONDS, "socket_connect_timeout": _SENTINEL_SECONDS}
+    sentinels: Any = Sentinel(watched.sentinels, sentinel_kwargs=patience)  # type: ignore[no-untyped-call]
+    redis: Redis = sentinels.master_for(
+        watched.master, db=watched.database, username=watched.user, password=watched.password, **options
     )
+    return redis
+
+
+def refuse_cluster(redis: Redis) -> None:
+    """Do nothing but for a Redis in cluster mode; nor for one that can't be asked now, or does not let itself be asked.
+
+    Raises:
+        ConfigurationError: it is in cluster mode.
+    """
+    with contextlib.suppress(RedisError):
+        if redis.info("server").get("redis_mode") == "cluster":
+            raise ConfigurationError(_CLUSTER)
 
 
 @contextlib.contextmanager
@@ -63,6 +99,8 @@ def reaching_redis(url: str) -> Iterator[None]:
             "READIE_REDIS_URL or readie.configure(redis_url=...)"
         ) from error
     except RedisError as error:
+        if isinstance(error, (ClusterCrossSlotError, ClusterDownError, AskError)):
+            raise ConfigurationError(_CLUSTER) from error
         if str(error).startswith("MISCONF"):
             raise ClusterUnavailableError(
                 f"Redis at {without_password(url)} can't write its files and takes nothing new. Is its disk full?"

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from readie.monitoring.log_lines import LogFormat
 
 from .home import default_data, default_home, stack_redis_url
+from .sentinel import SCHEME, SentinelUrl
 
 DEFAULT_REDIS_URL = "redis://127.0.0.1:6379/0"
 
@@ -30,8 +31,9 @@ class Settings(BaseSettings):
     home: Path = Field(default_factory=default_home)
     """State and logs of the local stack. Default: ``$XDG_STATE_HOME/readie``."""
     redis_url: str = ""
-    """Redis that is broker, ledger and result store: ``redis://``, ``rediss://`` or ``unix://``. Default: the running
-    local stack's, else ``redis://127.0.0.1:6379/0``."""
+    """Redis that is broker, ledger and result store: ``redis://``, ``rediss://``, ``unix://``, or where Sentinels watch
+    it ``sentinel://host,host,host/?master=name``. Default: the running local stack's, else
+    ``redis://127.0.0.1:6379/0``."""
     redis_url_file: Path | None = None
     """A file with the URL, which has a password in it; read where ``READIE_REDIS_URL`` is not set."""
 
@@ -51,8 +53,10 @@ class Settings(BaseSettings):
             object.__setattr__(self, "redis_url", _read_url(self.redis_url_file))
         if not self.redis_url:
             object.__setattr__(self, "redis_url", stack_redis_url(self.home) or DEFAULT_REDIS_URL)
+        elif self.redis_url.startswith(SCHEME):
+            SentinelUrl.parse(self.redis_url)
         elif not self.redis_url.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("redis_url must start with redis://, rediss:// or unix://")
+            raise ValueError("redis_url must start with redis://, rediss://, unix:// or sentinel://")
         return self
 
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 from kombu.connection import Connection
 from pydantic import ValidationError
 
-from readie.connection import connect, without_password
+from readie.connection import connect, refuse_cluster, without_password
+from readie.errors import ConfigurationError
 from readie.ledger.routing import RoutingLedger
 from readie.ledger.sessions import SessionLedger
 from readie.monitoring.endpoint import EndpointError, Monitoring
 from readie.monitoring.log_lines import write_log
+from readie.sentinel import broker_url
 from readie.traffic import TrafficCounter
 
 from .cluster import ClusterCollector
@@ -60,6 +62,11 @@ def main() -> int:
         return 2
     signal.signal(signal.SIGTERM, lambda *_: service.stop())
     signal.signal(signal.SIGINT, lambda *_: service.stop())
+    try:
+        refuse_cluster(connect(settings.redis_url, name="readie-router", retries=0))
+    except ConfigurationError as error:
+        print(f"router: {error}", file=sys.stderr)  # noqa: T201
+        return 2
     log.info("router starts: pid=%d redis=%s", os.getpid(), without_password(settings.redis_url))
     service.run()
     monitoring.close()
@@ -79,7 +86,8 @@ def build(settings: RouterSettings, monitoring: Monitoring) -> Service:
     )
     monitoring.registry.register(ClusterCollector(RoutingLedger(look_redis)))
     # kombu names Redis' unix sockets otherwise than redis-py.
-    messages = MessageFormat(Connection(settings.redis_url.replace("unix://", "redis+socket://", 1)))  # type: ignore[no-untyped-call]
+    url, options = broker_url(settings.redis_url.replace("unix://", "redis+socket://", 1))
+    messages = MessageFormat(Connection(url, transport_options=options))  # type: ignore[no-untyped-call]
     fleet = Fleet(ledger, settings.fleet_max_age_seconds)
     ending = Ending(ledger, settings.result_seconds)
     dead_letters = DeadLetters(ledger, router, ending, metrics)

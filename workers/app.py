@@ -7,13 +7,14 @@ os.environ.setdefault("CELERY_CUSTOM_WORKER_POOL", "workers.pool:TaskPool")
 from celery import Celery
 
 from readie.protocol import keys
+from readie.sentinel import broker_url
 from readie.settings import Settings
 
 from .event_batches import EventBatches
 from .lifecycle import WorkerStep
 from .task import ExecuteTask
 
-_url = Settings().redis_url
+_url, _options = broker_url(Settings().redis_url)
 
 app = Celery("readie", broker=_url, backend=_url)
 app.conf.update(
@@ -41,7 +42,7 @@ app.conf.update(
     worker_redirect_stdouts=False,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
-    broker_transport="workers.transport:Transport",
+    broker_transport=f"workers.transport:{'SentinelTransport' if _options else 'Transport'}",
     broker_transport_options={
         "socket_timeout": 10,
         "socket_connect_timeout": 5,
@@ -49,7 +50,9 @@ app.conf.update(
         "health_check_interval": 25,
         "priority_steps": [0],
         "client_name": "readie-worker",
+        **_options,
     },
+    result_backend_transport_options=_options,
 )
 app.register_task(ExecuteTask())
 app.steps["worker"].add(WorkerStep)

@@ -14,7 +14,8 @@ from kombu.asynchronous import get_event_loop
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from readie.connection import connect
+from readie.connection import connect, refuse_cluster
+from readie.errors import ConfigurationError
 from readie.ledger import Ledger
 from readie.ledger.holding import HoldingLedger
 from readie.ledger.sessions import SessionLedger
@@ -196,7 +197,9 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             serving = Serving(
                 settings, runsc, settings.run / worker.hostname.partition("@")[0], failed=metrics.restore_failed
             )
-        except (CannotStartError, EndpointError, ValueError) as error:
+            redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
+            refuse_cluster(redis)
+        except (CannotStartError, ConfigurationError, EndpointError, ValueError) as error:
             print(f"worker {worker.hostname}: cannot start: {error}", file=sys.stderr)  # noqa: T201
             raise SystemExit(EXIT_CANNOT_START) from None
         except (OSError, RuntimeError, RunscError) as error:
@@ -205,7 +208,6 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             raise SystemExit(1) from None
         self._settings = settings
         self._serving = serving
-        redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
         incarnation = uuid.uuid4().hex
         self._calls = calls = RunningCalls()
         task = worker.app.tasks[keys.TASK_NAME]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from readie.generations.disk import MANIFEST, current_generation
+from readie.sentinel import server_urls
 
 from . import checkpoints
 from .checkpoints import Served
@@ -244,7 +245,7 @@ def _open_gateway(settings: WorkerSettings) -> Gateway | None:
     if settings.sandbox_network != "sandbox":
         return None
     try:
-        return Gateway([settings.redis_url])
+        return Gateway(server_urls(settings.redis_url))
     except NetworkUnavailableError as error:
         raise CannotStartError(str(error)) from None
 

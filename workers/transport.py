@@ -87,10 +87,16 @@ class Channel(kombu_redis.Channel):
             self.on_dead_letter()
 
 
+class SentinelChannel(Channel, kombu_redis.SentinelChannel):
+    """Likewise, to the Redis that Sentinels name."""
+
+    from_transport_options = (*kombu_redis.SentinelChannel.from_transport_options, "on_dead_letter")  # type: ignore[assignment]
+
+
 class Transport(kombu_redis.Transport):
     """What ``broker_transport`` of the app names."""
 
-    Channel = Channel
+    Channel: type[kombu_redis.Channel] = Channel
 
     # Celery's worker ends at an error that is none of its connection's. But a Redis that refuses a command, for want of
     # memory or because it is a replica now, will take it later.
@@ -105,3 +111,9 @@ class Transport(kombu_redis.Transport):
                 maybe_shutdown()
                 _log.warning("can't connect to the broker, trying again: %s", error)
                 time.sleep(_RETRY_SECONDS)
+
+
+class SentinelTransport(Transport):
+    """The same, for a URL of Sentinels."""
+
+    Channel = SentinelChannel
