@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 from kombu.connection import Connection
 from pydantic import ValidationError
 
-from readie.connection import connect, without_password
+from readie.connection import connect, without_password, without_tls
 from readie.ledger.routing import RoutingLedger
 from readie.ledger.sessions import SessionLedger
+from readie.ledger.streams import StreamLedger
+from readie.ledger.wishes import Wishes
 from readie.monitoring.endpoint import EndpointError, Monitoring
 from readie.monitoring.log_lines import write_log
 from readie.traffic import TrafficCounter
@@ -79,7 +81,9 @@ def build(settings: RouterSettings, monitoring: Monitoring) -> Service:
     )
     monitoring.registry.register(ClusterCollector(RoutingLedger(look_redis)))
     # kombu names Redis' unix sockets otherwise than redis-py.
-    messages = MessageFormat(Connection(settings.redis_url.replace("unix://", "redis+socket://", 1)))  # type: ignore[no-untyped-call]
+    url, tls = without_tls(settings.redis_url)
+    broker = Connection(url.replace("unix://", "redis+socket://", 1), ssl=tls)  # type: ignore[no-untyped-call]
+    messages = MessageFormat(broker, settings.keyring, settings.signature_seconds)
     fleet = Fleet(ledger, settings.fleet_max_age_seconds)
     ending = Ending(ledger, settings.result_seconds)
     dead_letters = DeadLetters(ledger, router, ending, metrics)
@@ -105,6 +109,7 @@ def build(settings: RouterSettings, monitoring: Monitoring) -> Service:
         dispatcher=dispatcher,
         waiting=waiting,
         explainer=Explainer(ledger, router, fleet),
+        wishes=Wishes(ledger, StreamLedger(redis)),
         dead_letters=dead_letters,
     )
     return Service(

@@ -6,14 +6,18 @@ os.environ.setdefault("CELERY_CUSTOM_WORKER_POOL", "workers.pool:TaskPool")
 
 from celery import Celery
 
+from readie.connection import without_tls
 from readie.protocol import keys
-from readie.settings import Settings
+from readie.protocol.reading import PlacedReader
+from readie.settings import ResultSettings
 
 from .event_batches import EventBatches
 from .lifecycle import WorkerStep
 from .task import ExecuteTask
+from .transport import Channel
 
-_url = Settings().redis_url
+_settings = ResultSettings()
+_url, _tls = without_tls(_settings.redis_url)
 
 app = Celery("readie", broker=_url, backend=_url)
 app.conf.update(
@@ -42,6 +46,9 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     broker_transport="workers.transport:Transport",
+    # Flower reads no more of it than this.
+    broker_use_ssl=_tls,
+    redis_backend_use_ssl=_tls,
     broker_transport_options={
         "socket_timeout": 10,
         "socket_connect_timeout": 5,
@@ -51,6 +58,7 @@ app.conf.update(
         "client_name": "readie-worker",
     },
 )
+Channel.read_placed = PlacedReader(_settings.keyring, _settings.signature_seconds)
 app.register_task(ExecuteTask())
 app.steps["worker"].add(WorkerStep)
 app.steps["consumer"].add(EventBatches)
