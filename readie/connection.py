@@ -2,16 +2,19 @@
 
 import contextlib
 import re
+import ssl
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import (
     AskError,
+    AuthenticationError,
     ClusterCrossSlotError,
     ClusterDownError,
+    NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
@@ -30,6 +33,12 @@ _CLUSTER: Final = (
     "this Redis is in cluster mode, in which no step can change the keys of a call, its worker and its session, for "
     "these lie in several slots: use a Redis that is not, and Sentinels (sentinel://) where it must survive its machine"
 )
+
+_CERTIFICATES: Final = {"required": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+
+
+_SIGNS_OF_TLS: Final = ("ssl", "SSL", "closed", "reset")
+"""In what is said of a connection that was refused over certificates, which the other side often just ends."""
 
 
 def connect(url: str, *, name: str, timeout_seconds: float = 10.0, retries: int = 3) -> Redis:
@@ -71,6 +80,20 @@ def refuse_cluster(redis: Redis) -> None:
             raise ConfigurationError(_CLUSTER)
 
 
+def without_tls(url: str) -> tuple[str, dict[str, Any] | None]:
+    """Return a URL without what it says of TLS, and that as kombu and Celery want to be told; ``None``: no TLS."""
+    parts = urlsplit(url)
+    if parts.scheme != "rediss":
+        return url, None
+    query = dict(parse_qsl(parts.query))
+    tls: dict[str, Any] = {"ssl_cert_reqs": "required"}
+    tls |= {name: query.pop(name) for name in list(query) if name.startswith("ssl_")}
+    tls["ssl_cert_reqs"] = _CERTIFICATES[tls["ssl_cert_reqs"]]
+    if "ssl_check_hostname" in tls:
+        tls["ssl_check_hostname"] = tls["ssl_check_hostname"].lower() not in ("0", "f", "false", "n", "no")
+    return urlunsplit(parts._replace(query=urlencode(query))), tls
+
+
 @contextlib.contextmanager
 def reaching_redis(url: str) -> Iterator[None]:
     """Make what goes wrong with Redis inside the block an error for the user.
@@ -84,6 +107,17 @@ def reaching_redis(url: str) -> Iterator[None]:
         yield
     except (RedisConnectionError, RedisTimeoutError) as error:
         reason = str(error).rstrip(".") or type(error).__name__
+        if isinstance(error, AuthenticationError):
+            raise ClusterUnavailableError(
+                f"Redis at {without_password(url)} does not let this user in: {reason}. Name a user and password in "
+                "the URL (redis://USER:PASSWORD@HOST:PORT/0)"
+            ) from error
+        if url.startswith("rediss://") and any(sign in reason for sign in _SIGNS_OF_TLS):
+            raise ClusterUnavailableError(
+                f"can't reach Redis at {without_password(url)}: {reason}. In the URL, ssl_ca_certs must name the "
+                "authority of Redis' certificate, which must be for this host's name, and ssl_certfile and ssl_keyfile "
+                "a certificate of this client where Redis asks for one (docs/deploy.md)"
+            ) from error
         raise ClusterUnavailableError(
             f"can't reach Redis at {without_password(url)}: {reason}. Is it running? `readie up` starts one on this "
             "machine; READIE_REDIS_URL or readie.configure(redis_url=...) names another"
@@ -98,6 +132,11 @@ def reaching_redis(url: str) -> Iterator[None]:
             f"Redis at {without_password(url)} is read-only: it is a replica. Name the one that takes writes, with "
             "READIE_REDIS_URL or readie.configure(redis_url=...)"
         ) from error
+    except NoPermissionError as error:
+        raise ReadieError(
+            f"Redis at {without_password(url)} does not let this user do that: {error}. Calls and sessions of other "
+            "users are out of reach, and so is what only other roles need (`readie acl`)"
+        ) from error
     except RedisError as error:
         if isinstance(error, (ClusterCrossSlotError, ClusterDownError, AskError)):
             raise ConfigurationError(_CLUSTER) from error
@@ -111,7 +150,9 @@ def reaching_redis(url: str) -> Iterator[None]:
 def without_password(url: str) -> str:
     """Return the URL as it may be shown to people."""
     parts = urlsplit(url)
-    parts = parts._replace(query=re.sub(r"(?i)(password=)[^&]*", r"\1***", parts.query))
+    # Names of certificates' files are longer than all the rest.
+    query = "" if parts.scheme == "rediss" else re.sub(r"(?i)(password=)[^&]*", r"\1***", parts.query)
+    parts = parts._replace(query=query)
     if not parts.password:
         return urlunsplit(parts)
     host = parts.netloc.rpartition("@")[2]

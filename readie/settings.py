@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -10,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from readie.monitoring.log_lines import LogFormat
 
 from .home import default_data, default_home, stack_redis_url
+from .protocol.signing import Keyring
 from .sentinel import SCHEME, SentinelUrl
 
 DEFAULT_REDIS_URL = "redis://127.0.0.1:6379/0"
@@ -47,6 +49,21 @@ class Settings(BaseSettings):
             raise ValueError("tracing needs OpenTelemetry: pip install 'readie[otel]'")
         return tracing
 
+    signing_keys: str = Field(default="", repr=False)
+    """Keys that calls and results are signed with, ``id:secret`` pairs separated by commas: the first signs, all
+    verify. Where they are set, what is not signed is refused. Default: nothing is signed."""
+
+    @field_validator("signing_keys")
+    @classmethod
+    def _check_keys(cls, text: str) -> str:
+        Keyring(text)
+        return text
+
+    @property
+    def keyring(self) -> Keyring:
+        """The signing keys."""
+        return Keyring(self.signing_keys)
+
     @model_validator(mode="after")
     def _find_redis(self) -> Self:
         if not self.redis_url and self.redis_url_file is not None:
@@ -57,6 +74,7 @@ class Settings(BaseSettings):
             SentinelUrl.parse(self.redis_url)
         elif not self.redis_url.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("redis_url must start with redis://, rediss://, unix:// or sentinel://")
+        _check_certificates(self.redis_url)
         return self
 
 
@@ -67,6 +85,19 @@ class ClientSettings(Settings):
     """Name of whoever calls: clients take turns when calls wait. Default: the user in ``READIE_REDIS_URL``."""
     max_payload_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
     """Largest pickled function with its arguments."""
+
+
+def _check_certificates(url: str) -> None:
+    """Say at once what would only look like a Redis that can't be reached."""
+    query = parse_qs(urlsplit(url).query)
+    for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
+        for file in query.get(name, ()):
+            try:
+                Path(file).read_bytes()
+            except OSError as error:
+                raise ValueError(f"redis_url: {name} can't be read: {file}: {error.strerror}") from error
+    if query.get("ssl_cert_reqs", ["required"])[-1] not in ("required", "optional", "none"):
+        raise ValueError("redis_url: ssl_cert_reqs must be required, optional or none")
 
 
 def _read_url(file: Path) -> str:
@@ -93,6 +124,9 @@ class ResultSettings(ServiceSettings):
 
     result_seconds: int = Field(default=3600, ge=1)
     """How long the result of a call stays, and what it has printed."""
+    signature_seconds: int = Field(default=3600, ge=1)
+    """How long after it was signed a call may begin, where there are signing keys. Not more than
+    ``READIE_RESULT_SECONDS``: whether a call has run before is known only as long as its record is kept."""
     metrics_address: str = Field(default="", pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}$|^$")
     """``HOST:PORT`` where ``/metrics``, ``/healthz`` and ``/readyz`` answer whoever reaches it. Default: none."""
 

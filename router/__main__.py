@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Final
 from kombu.connection import Connection
 from pydantic import ValidationError
 
-from readie.connection import connect, refuse_cluster, without_password
+from readie.connection import connect, refuse_cluster, without_password, without_tls
 from readie.errors import ConfigurationError
 from readie.ledger.routing import RoutingLedger
 from readie.ledger.sessions import SessionLedger
+from readie.ledger.streams import StreamLedger
+from readie.ledger.wishes import Wishes
 from readie.monitoring.endpoint import EndpointError, Monitoring
 from readie.monitoring.log_lines import write_log
 from readie.sentinel import broker_url
@@ -86,8 +88,10 @@ def build(settings: RouterSettings, monitoring: Monitoring) -> Service:
     )
     monitoring.registry.register(ClusterCollector(RoutingLedger(look_redis)))
     # kombu names Redis' unix sockets otherwise than redis-py.
-    url, options = broker_url(settings.redis_url.replace("unix://", "redis+socket://", 1))
-    messages = MessageFormat(Connection(url, transport_options=options))  # type: ignore[no-untyped-call]
+    url, tls = without_tls(settings.redis_url.replace("unix://", "redis+socket://", 1))
+    url, options = broker_url(url)
+    broker = Connection(url, ssl=tls, transport_options=options)  # type: ignore[no-untyped-call]
+    messages = MessageFormat(broker, settings.keyring, settings.signature_seconds)
     fleet = Fleet(ledger, settings.fleet_max_age_seconds)
     ending = Ending(ledger, settings.result_seconds)
     dead_letters = DeadLetters(ledger, router, ending, metrics)
@@ -113,6 +117,7 @@ def build(settings: RouterSettings, monitoring: Monitoring) -> Service:
         dispatcher=dispatcher,
         waiting=waiting,
         explainer=Explainer(ledger, router, fleet),
+        wishes=Wishes(ledger, StreamLedger(redis)),
         dead_letters=dead_letters,
     )
     return Service(

@@ -12,6 +12,7 @@ from readie.ledger import NoRoom, Placed, Settled
 from readie.ledger.routing import Addressed, Broken, Parked, Parking, RoutingLedger
 from readie.protocol.call import CallHeader, Placement
 from readie.protocol.codes import ErrorCode
+from readie.protocol.owner import owner_of
 from readie.traffic import TrafficCounter
 
 from .dead_letters import DeadLetters
@@ -150,7 +151,7 @@ class Dispatcher:
             return not_placed
         addressed = [self._address(call, decision) for call, decision in chosen]
         outcomes = self._ledger.place_all(self._router, addressed)
-        for (call, decision), (header, _, _), outcome in zip(chosen, addressed, outcomes, strict=True):
+        for (call, decision), (header, *_), outcome in zip(chosen, addressed, outcomes, strict=True):
             if isinstance(outcome, Placed):
                 _log_placed(header)
                 taken = time.monotonic() - call.taken_at
@@ -186,7 +187,7 @@ class Dispatcher:
             route_seconds=time.monotonic() - call.taken_at,
             restarted=call.restarted,
         )
-        return Addressed(*self._messages.readdress(call.message, placement), call.taken)
+        return Addressed(*self._messages.readdress(call.message, placement), call.taken, call.item)
 
     def _park(self, nobody: Sequence[tuple[QueuedCall, str]], capacity: str) -> None:
         if not nobody:
@@ -198,7 +199,8 @@ class Dispatcher:
                 Needs.of(header := call.message.header).group(),
                 header.options.priority,
                 why,
-                header.client,
+                _client(call),
+                call.item,
             )
             for call, why in nobody
         ]
@@ -214,7 +216,7 @@ class Dispatcher:
                     self._refuse(call, Refused(ErrorCode.RESOURCE_EXHAUSTED, message))
                 case Parked.CLIENT_FULL:
                     message = (
-                        f"{most.of_one_client} calls of the client {call.message.header.client!r} wait already, as "
+                        f"{most.of_one_client} calls of the client {_client(call)!r} wait already, as "
                         f"many as may (READIE_MAX_QUEUED_PER_CLIENT); {why}"
                     )
                     self._refuse(call, Refused(ErrorCode.RESOURCE_EXHAUSTED, message))
@@ -240,6 +242,11 @@ class Dispatcher:
         self._dead_letters.bury(call.item, reason, call.id)
         if call.group:
             self._ledger.drop_waiting(call.id, call.group)
+
+
+def _client(call: QueuedCall) -> str:
+    """Return who takes turns: the Redis user, for what else the header says may be anything."""
+    return owner_of(call.id) or call.message.header.client
 
 
 def _log_placed(header: CallHeader) -> None:

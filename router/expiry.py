@@ -39,6 +39,10 @@ class Expiry:
                 if isinstance(record, Broken) or record.state not in {CallState.QUEUED, CallState.PLACED}:
                     self._ledger.drop_expiry(call_id)
                     continue
+                if record.expires_at is None or record.expires_at > self._ledger.now():
+                    # Whoever may submit a call may write there, and the record alone says when a call expires.
+                    self._ledger.put_expiry(call_id, record.expires_at)
+                    continue
                 _, waited_for = self._ledger.state(call_id)
                 message = f"no worker began the call within its expires{f': {waited_for}' if waited_for else ''}"
                 if self._ending.expire(call_id, record, message):

@@ -12,6 +12,7 @@ from readie.ledger.routing import Broken
 from readie.ledger.sessions import CanNot, Joining, Open, Owner, SessionLedger, Waits
 from readie.protocol.call import CallHeader, Placement
 from readie.protocol.codes import ErrorCode
+from readie.protocol.owner import owner_of
 from readie.sizes import format_bytes
 
 from .message import MessageFormat
@@ -88,9 +89,11 @@ class SessionCalls:
     def _join(self, call: QueuedCall, told: dict[str, Owner]) -> Joining | Refused:
         header = call.message.header
         assert header.session is not None
+        if owner_of(header.session.id) != owner_of(call.id):
+            return Refused(ErrorCode.INVALID_REQUEST, f"session {header.session.id} is of another user than the call")
         owner = told.get(call.id) or self._owners.get(header.session.id)
         if owner is None:
-            return Joining(header, call.attempt, call.taken)
+            return Joining(header, call.attempt, call.taken, item=call.item)
         unfit = does_not_fit(header, owner)
         if unfit is None:
             placement = Placement(
@@ -103,11 +106,11 @@ class SessionCalls:
                 sandbox=owner.sandbox,
             )
             readdressed, message = self._messages.readdress(call.message, placement)
-            return Joining(readdressed, call.attempt, call.taken, owner.sandbox, message)
+            return Joining(readdressed, call.attempt, call.taken, owner.sandbox, message, call.item)
         if call.id in told:
             return unfit
         # The guess may be wrong: what a call is refused for is said by the ledger.
-        return Joining(header, call.attempt, call.taken)
+        return Joining(header, call.attempt, call.taken, item=call.item)
 
     def _settle(
         self, joining: Sequence[tuple[QueuedCall, Joining]], told: dict[str, Owner], admission: Admission

@@ -135,8 +135,10 @@ class WaitingCalls:
             message = self._messages.read(record.message)
             if isinstance(message, ExplainRequest):
                 raise UnreadableError("a question, not a call", waiting.call_id)
+            if message.header.id != waiting.call_id:
+                raise UnreadableError(f"it is the call {message.header.id}", waiting.call_id)
         except UnreadableError as error:
-            self._dead_letters.bury(record.message, str(error), waiting.call_id)
+            self._dead_letters.bury(record.message, str(error), waiting.call_id, forged=error.forged)
             return None
         return QueuedCall(message, record.message, waiting.group, patient, attempt=record.attempt + 1)
 

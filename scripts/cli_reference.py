@@ -90,6 +90,11 @@ EXAMPLES = {
         "an object: `manifest`, `cost`, `checkpoints`, `modules`, each with what differs",
     ),
     "explain": Example("readie explain examples/quickstart.py:digit_accuracy", "an object", ExplainAnswer),
+    "acl": Example(
+        "readie acl --client alice --client bob --write users.acl --passwords passwords.json",
+        "an object: `aclfile`, `passwords` (files), `users` (names)",
+        elsewhere="tests/doors writes files of its own",
+    ),
     "run": Example(
         "readie run examples/quickstart.py:digit_accuracy --arg trees=10",
         "the value, or for a generator each value in a line of its own; what JSON does not know is its `repr` as text",

@@ -46,6 +46,7 @@ from .serving import Serving
 from .sessions import Sessions
 from .settings import WorkerSettings
 from .stopping import Stopping
+from .transport import Channel
 from .watching import Watcher
 
 _log = logging.getLogger(__name__)
@@ -212,10 +213,9 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         self._calls = calls = RunningCalls()
         task = worker.app.tasks[keys.TASK_NAME]
         task.sessions = self._sessions = Sessions(
-            SessionLedger(redis), settings.flavor, lambda: task.events, metrics.dead_letter
+            SessionLedger(redis), settings.flavor, Channel.read_placed, lambda: task.events, metrics.dead_letter
         )
-        options = worker.app.conf.broker_transport_options
-        worker.app.conf.broker_transport_options = {**options, "on_dead_letter": metrics.dead_letter}
+        Channel.on_dead_letter = metrics.dead_letter
         self._control = ControlChannel(Ledger(redis), incarnation, calls, self._sessions.ended)
         patience = Patience()
         tally = Tally()
@@ -234,6 +234,7 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             self._sessions,
             ends=ends,
             patience=patience,
+            keyring=settings.keyring,
             watchers=[metrics.attempt, *_tracers(settings)],
             stale_message=metrics.stale_message,
             worker=worker.hostname,

@@ -12,9 +12,12 @@ from readie.failures import retry_after
 from readie.ledger import Claim
 from readie.ledger.streams import StreamLedger
 from readie.monitoring.log_lines import about_call
+from readie.protocol import keys
 from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
+from readie.protocol.dead_letter import DeadLetter
 from readie.protocol.envelope import Failure
+from readie.protocol.signing import BadSignatureError, Keyring, result_part
 from readie.sizes import format_bytes
 
 from .control import RunningCall, RunningCalls, StoppedError
@@ -57,6 +60,7 @@ class Runner:
         sessions: the sandboxes that stay from call to call.
         ends: where they are stored.
         patience: how long to wait for Redis.
+        keyring: what payloads must be signed with, and results are.
         worker: this worker's name.
         max_result_bytes: largest result.
         log_bytes: how much of what a call prints is kept.
@@ -73,6 +77,7 @@ class Runner:
         *,
         ends: Ends,
         patience: Patience,
+        keyring: Keyring,
         worker: str,
         max_result_bytes: int,
         log_bytes: int,
@@ -85,6 +90,7 @@ class Runner:
         self._sessions = sessions
         self._ends = ends
         self._patience = patience
+        self._keyring = keyring
         self._worker = worker
         self._max_result_bytes = max_result_bytes
         self._log_bytes = log_bytes
@@ -151,6 +157,11 @@ class Runner:
             run.failure = Failure(code=ErrorCode.EXPIRED, message="the call's payload is no longer in Redis")
             return
         try:
+            self._keyring.check_payload(header, payload)
+        except BadSignatureError as error:
+            self._refuse(run, error)
+            return
+        try:
             started = self._start(run)
         except StoppedError:
             started = None
@@ -164,6 +175,13 @@ class Runner:
         if started is not None:
             self._call(run, started, payload)
 
+    def _refuse(self, run: Run, error: BadSignatureError) -> None:
+        call_id = run.header.id
+        _log.error("call %s: refused: %s", call_id, error)
+        run.failure = Failure(code=ErrorCode.INVALID_REQUEST, message=f"the worker refuses the call: {error}")
+        with contextlib.suppress(RedisError):
+            self._ledger.bury(DeadLetter.of(b"", keys.payload(call_id), f"call {call_id}: {error}"), forged=True)
+
     def _call(self, run: Run, started: Started, payload: bytes) -> None:
         header = run.header
         sandbox, connection, timeout = started.sandbox, started.connection, header.options.timeout_seconds
@@ -172,6 +190,7 @@ class Runner:
             header,
             run.call,
             lambda: self._ends.uphold(run.call.id, run.call.attempt),
+            self._keyring,
             keep_bytes=self._log_bytes,
         )
         output.printed_bytes = run.printed_bytes
@@ -302,7 +321,8 @@ class Runner:
         inside = {"execute": result.header.execute_seconds, "dump": result.header.dump_seconds}
         run.phases["load"] -= sum(inside.values())
         run.phases.update(inside)
-        run.value = result.value
+        part = result_part("value" if result.error is None else "error")
+        run.value = self._keyring.seal(run.header.id, part, result.value)
         run.ignored_globals = tuple(result.header.ignored_globals)
         if result.error is not None:
             error = result.error

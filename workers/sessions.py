@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 
 from readie.ledger.sessions import SessionEnd, SessionLedger
 from readie.protocol.call import CallHeader
+from readie.protocol.reading import ReadPlaced
 from readie.protocol.session import SessionState
 
 from .outcome import Outcome
@@ -58,6 +59,7 @@ class Sessions:
     Args:
         ledger: the sessions' records.
         flavor: this worker's.
+        read: reads the items of their queues.
         events: gives Celery's event dispatcher, ``None`` while there is none.
         on_dead_letter: called for each item of a session's queue that is no call.
     """
@@ -66,10 +68,12 @@ class Sessions:
         self,
         ledger: SessionLedger,
         flavor: str,
+        read: ReadPlaced,
         events: Callable[[], Events | None] = lambda: None,
         on_dead_letter: Callable[[], None] = lambda: None,
     ) -> None:
         self._ledger = ledger
+        self._read = read
         self._events = events
         self._on_dead_letter = on_dead_letter
         self._flavor = flavor
@@ -146,7 +150,9 @@ class Sessions:
         """Begin to run the calls of a session that has just been opened."""
         session.queue = SessionQueue(
             self._ledger,
+            session.id,
             session.sandbox_id,
+            read=self._read,
             run=run,
             events=self._events,
             is_open=lambda: self._is_open(session),

@@ -6,6 +6,7 @@ import typer
 
 from readie.errors import ClusterUnavailableError, ConfigurationError, ReadieError
 
+from .acl import acl
 from .calls import calls
 from .cancel import cancel
 from .checkpoints import checkpoints
@@ -40,6 +41,7 @@ app.add_typer(sessions)
 app.command()(checkpoints)
 app.add_typer(generation)
 app.command()(explain)
+app.command()(acl)
 app.command(name="run")(run_function)
 app.command()(dead_letters)
 

@@ -81,6 +81,8 @@ def _facts(overview: "Overview") -> "Iterator[Fact]":
         )
         if calls.stale:
             yield "", f"{calls.stale} late or doubled messages and ends were dropped"
+        if calls.forged:
+            yield "", f"{calls.forged} refused: not signed as they must be; `readie dead-letters` shows them", "red"
     if overview.calls is not None and not overview.workers:
         yield "Workers", "none", "yellow"
 

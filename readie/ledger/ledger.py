@@ -145,7 +145,7 @@ class Ledger:
         return float(
             self._run(
                 "submit",
-                [keys.call(call_id), keys.PENDING, keys.SUBMIT_QUEUE],
+                [keys.call(call_id)],
                 [
                     call_id,
                     message,
@@ -225,7 +225,7 @@ class Ledger:
         before, after = encode_result(envelope)
         ended = self._run(
             "finish",
-            _ending_keys(envelope.id),
+            [keys.call(envelope.id)],
             [
                 envelope.id,
                 attempt,
@@ -267,7 +267,7 @@ class Ledger:
         )
         outcome = self._run(
             "cancel",
-            _ending_keys(call_id),
+            [keys.call(call_id)],
             [
                 call_id,
                 *encode_result(envelope),
@@ -293,12 +293,12 @@ class Ledger:
 
     def watch(self, call_id: str, reply: str) -> Watch:
         """Return a call's result, or be told of it on the channel ``keys.replies(reply)``."""
-        state, result = self._run("watch", [keys.call(call_id), keys.result(call_id)], [reply])
+        state, result = self._run("watch", [keys.call(call_id)], [reply, call_id])
         return Watch(CallState(state.decode()) if state else None, result or None)
 
     def state(self, call_id: str) -> tuple[CallState | None, str]:
         """Return a call's state (``None``: no record) and what a waiting call waits for, for people."""
-        state, waits_for = self._run("state", [keys.call(call_id), keys.WAITING_GROUPS], [])
+        state, waits_for = self._run("state", [keys.call(call_id)], [])
         return CallState(state.decode()) if state else None, waits_for.decode()
 
     def announce(
@@ -352,9 +352,14 @@ class Ledger:
         """Have routers choose something else on a worker, for a while, than a checkpoint it failed to restore."""
         self._run("avoid", [keys.worker_avoided(worker)], [checkpoint_id, AVOID_SECONDS])
 
-    def bury(self, letter: DeadLetter) -> None:
-        """Keep what can't be read for people to see, the newest :data:`MOST_DEAD_LETTERS`."""
-        self._run("bury", [keys.DEAD_LETTERS], [letter.model_dump_json(), MOST_DEAD_LETTERS])
+    def bury(self, letter: DeadLetter, *, forged: bool = False) -> None:
+        """Keep what can't be read for people to see, the newest :data:`MOST_DEAD_LETTERS`.
+
+        Args:
+            letter: what is kept of it.
+            forged: count it as not signed.
+        """
+        self._run("bury", [], [letter.model_dump_json(), MOST_DEAD_LETTERS, int(forged)])
 
     def dead_letters(self, *, clear: bool = False) -> list[DeadLetter]:
         """Return the dead letters, newest first, and with ``clear`` remove them."""
@@ -378,7 +383,3 @@ def _dead_letter(text: bytes) -> DeadLetter:
         return DeadLetter.model_validate_json(text)
     except ValidationError:
         return DeadLetter.of(text, keys.DEAD_LETTERS, "not a dead letter of ours")
-
-
-def _ending_keys(call_id: str) -> list[str]:
-    return [keys.call(call_id), keys.result(call_id), keys.payload(call_id), keys.PENDING]

@@ -57,6 +57,8 @@ class CallsOverview(BaseModel):
     """Messages that could not be read; ``None``: this user of Redis may not look at them."""
     stale: int
     """Messages and ends of attempts that had moved on, which were dropped, since Redis was empty."""
+    forged: int
+    """Messages and payloads that were refused, because they were not signed as they must be."""
 
 
 class PartOverview(BaseModel):
@@ -192,7 +194,8 @@ def _calls_overview(connection: Redis) -> CallsOverview:
         pipe.zcard(keys.DELAYED)
         pipe.zcard(keys.SESSIONS)
         pipe.get(keys.STALE)
-        pending, waiting, submitted, delayed, sessions, stale = pipe.execute()
+        pipe.get(keys.FORGED)
+        pending, waiting, submitted, delayed, sessions, stale, forged = pipe.execute()
     try:
         dead_letters = connection.llen(keys.DEAD_LETTERS)
     except NoPermissionError:
@@ -205,4 +208,5 @@ def _calls_overview(connection: Redis) -> CallsOverview:
         sessions=sessions,
         dead_letters=dead_letters,
         stale=int(stale or 0),
+        forged=int(forged or 0),
     )

@@ -119,11 +119,13 @@ def test_a_call_that_begins_while_it_is_being_expired_goes_on(
     call = header("c", expires=1000)
     client.submit(call)
     placed = worker.place(call)
-    # Only the list says so: the record must not, or the worker could not begin it.
-    redis.zadd(keys.EXPIRIES, {"c": 1.0})
 
     class BeginsMeanwhile(RoutingLedger):
         """The worker begins the call just after its record was read."""
+
+        def now(self) -> float:
+            # Later than it is for the worker, which could not begin the call otherwise.
+            return super().now() + 2000
 
         def state(self, call_id: str) -> tuple[CallState | None, str]:
             assert worker.ledger.claim(placed) is not None
@@ -133,6 +135,18 @@ def test_a_call_that_begins_while_it_is_being_expired_goes_on(
     Expiry(ledger, Ending(ledger, keep_seconds=60), uncollected()).sweep()
     assert client.field("c", "state") == "running"
     assert worker.finish(placed)
+
+
+def test_only_a_calls_own_record_says_when_it_expires(client: Client, redis: Redis) -> None:
+    """Whoever may submit calls can write to the list of those that expire."""
+    for call in (header("later", expires=1000), header("never")):
+        client.submit(call)
+        redis.zadd(keys.EXPIRIES, {call.id: 1.0})
+    ledger = RoutingLedger(redis)
+    Expiry(ledger, Ending(ledger, keep_seconds=60), uncollected()).sweep()
+    assert client.field("later", "state") == client.field("never", "state") == "queued"
+    assert redis.zscore(keys.EXPIRIES, "later") == float(client.field("later", "expires_at"))
+    assert redis.zscore(keys.EXPIRIES, "never") is None
 
 
 def test_more_expired_calls_than_one_look_takes_all_end(client: Client, redis: Redis) -> None:

@@ -46,6 +46,7 @@ def test_workers_routers_and_calls_are_shown(stack: LocalStack, redis: Redis, re
         "sessions": 0,
         "dead_letters": 0,
         "stale": 0,
+        "forged": 0,
     }
     assert status["workers"] == [
         {
