@@ -36,7 +36,7 @@ def test_workers_take_up_the_generation_when_it_is_there(project: Project) -> No
 
 
 def test_replicas_have_names_of_their_own(project: Project) -> None:
-    status = json.loads(project.compose("run", "--rm", "--no-TTY", "client", "readie", "status", "--json"))
+    status = json.loads(project.compose("exec", "--no-TTY", "router", "readie", "status", "--json"))
     assert [worker["name"] for worker in status["workers"]] == REPLICAS
     assert len(status["routers"]) == 2
     assert status["state"] == "running"
@@ -156,7 +156,10 @@ def test_the_commands_of_the_docs_work(project: Project) -> None:
     commands = [command for command in compose_commands() if command[0] != "down" and "--build" not in command]
     assert len(commands) > 5
     for command, *arguments in commands:
+        # `up` looks again whether the generation still fits, and two can't work on it at once.
+        eventually(lambda: project.containers("generation")[0]["State"]["Status"] == "exited", "it was looked at")
         project.compose(command, *(["--no-TTY"] if command in {"run", "exec"} else []), *arguments)
+    eventually(lambda: all(map(project.healthy, ("redis", "router", "worker"))), "all are healthy again")
 
 
 def test_an_image_gets_a_runsc_by_itself(project: Project) -> None:

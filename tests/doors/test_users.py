@@ -224,6 +224,7 @@ def test_the_file_has_no_password_and_is_the_owners_alone(cluster: ShutCluster) 
     known = json.loads(passwords.read_text())
     assert set(known) == {"alice", "bob", "router", "worker", "flower", "observer", "admin"}
     assert not any(password in acl.read_text() for password in known.values())
+    assert "nopass" not in acl.read_text(), "Redis would serve no other machine"
     again = cluster.readie(
         "acl", "--client", "carol", "--write", str(acl.with_name("new")), "--passwords", str(passwords)
     )
