@@ -17,7 +17,7 @@ COPY requirements.lock pyproject.toml ./
 RUN sed -n '/^uv==/,/[^\\]$/p' requirements.lock >uv.lock \
     && /opt/readie/bin/pip install --quiet --no-cache-dir --require-hashes --requirement uv.lock \
     && /opt/readie/bin/uv pip install --compile-bytecode --constraints requirements.lock \
-        --requirements pyproject.toml --extra server
+        --requirements pyproject.toml --extra server --extra otel
 COPY LICENSE README.md ./
 COPY readie readie
 COPY router router

@@ -62,13 +62,15 @@ format: ## format the code and sort its imports
 	$(BIN)/ruff check --select I --fix . $(PYTHON_SCRIPTS)
 	$(BIN)/ruff format . $(PYTHON_SCRIPTS)
 
-docs: ## build the documentation into site/
+docs: ## write the reference pages from the code, and build the documentation into site/
 	@scripts/setup python
+	$(BIN)/python scripts/cli_reference.py
+	$(BIN)/python scripts/settings_reference.py
 	$(BIN)/mkdocs build --strict
 
 lock: ## make requirements.lock and benchmarks/requirements.lock anew from pyproject.toml
 	@scripts/setup python
-	$(BIN)/uv pip compile pyproject.toml --extra server --group dev --universal --python-version 3.11 \
+	$(BIN)/uv pip compile pyproject.toml --extra server --extra otel --group dev --universal --python-version 3.11 \
 		--generate-hashes --quiet --output-file requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --extra server --group bench --constraints requirements.lock \
 		--overrides benchmarks/overrides.txt --universal --python-version 3.11 --generate-hashes --no-annotate --quiet --output-file benchmarks/requirements.lock

@@ -32,6 +32,8 @@ from readie.protocol import keys
 from readie.protocol.announcement import Announcement
 from readie.protocol.call import CallHeader, Placement
 from readie.protocol.envelope import Report
+from readie.protocol.reading import PlacedReader
+from readie.protocol.signing import Keyring
 from workers.control import RunningCalls
 from workers.ends import Ends
 from workers.patience import Patience
@@ -78,7 +80,8 @@ class OneWorker:
         )
         self._announcement = announcement
         self._ledger.announce(announcement, lease_seconds=100_000)
-        self._sessions = Sessions(SessionLedger(self.redis), self.settings.flavor)
+        read = PlacedReader(Keyring(), max_age_seconds=0)
+        self._sessions = Sessions(SessionLedger(self.redis), self.settings.flavor, read)
         patience = Patience()
         self._runner = Runner(
             StreamLedger(self.redis),
@@ -87,6 +90,7 @@ class OneWorker:
             self._sessions,
             ends=Ends(HoldingLedger(self.redis), patience, worker=announcement.name, incarnation="1", keep_seconds=60),
             patience=patience,
+            keyring=Keyring(),
             worker=announcement.name,
             max_result_bytes=self.settings.max_result_bytes,
             log_bytes=self.settings.log_bytes,

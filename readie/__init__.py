@@ -27,6 +27,7 @@ from .errors import (
     SerializationError,
     SessionExpiredError,
     SessionLostError,
+    SignatureError,
     WorkerLostError,
 )
 from .hooks import after_restore, before_snapshot
@@ -80,6 +81,7 @@ __all__ = [
     "SerializationError",
     "SessionExpiredError",
     "SessionLostError",
+    "SignatureError",
     "WorkerLostError",
 ]
 

@@ -13,24 +13,25 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from .call import Call, CallStatus, Submission
 from .connection import connect, reaching_redis, without_password
+from .endings import Endings
 from .errors import (
     ClusterUnavailableError,
     ConfigurationError,
     InvalidRequestError,
     ResourceExhaustedError,
     ResultExpiredError,
+    SignatureError,
 )
 from .explanation import Explanation
 from .hints import Hints, bounded
-from .ledger import Cancelled, Ledger
-from .ledger.sessions import SessionLedger
+from .ledger import Ledger
 from .options import Options
 from .pickling import dump_function, pickle_call
 from .project import Travelling, travelling
@@ -38,14 +39,18 @@ from .protocol import keys, task
 from .protocol.call import INLINE_LIMIT_BYTES, PROTOCOL_VERSION, CallHeader, ImportHints
 from .protocol.envelope import Envelope
 from .protocol.explain import ExplainRequest
+from .protocol.owner import owned, owner_of_user
 from .protocol.payload import total_size
-from .protocol.session import SessionState
+from .protocol.signing import BadSignatureError, result_part
 from .reading import Reading
 from .replies import Replies
 from .sessions import Session, current_session
 from .settings import ClientSettings
 from .sizes import format_bytes
 from .stream import yields
+
+if TYPE_CHECKING:
+    from .tracing import ClientTraces
 
 _ANSWER_SECONDS = 4.0
 """How long Redis may take for one answer before it counts as unreachable."""
@@ -85,15 +90,20 @@ class Client:
             where = ".".join(map(str, wrong["loc"]))
             what = wrong["msg"].removeprefix("Value error, ")
             raise ConfigurationError(f"setting {where + ': ' if where else ''}{what}") from None
+        self._traces = _traces() if self.settings.tracing else None
         self._enter_process()
         _clients.add(self)
 
     def _enter_process(self) -> None:
         self._redis = connect(self.settings.redis_url, name="readie-client", timeout_seconds=_ANSWER_SECONDS)
-        self._name = (self.settings.client or urlsplit(self.settings.redis_url).username or "")[:64]
+        user = urlsplit(self.settings.redis_url).username
+        self._name = (self.settings.client or user or "")[:64]
+        self._owner = owner_of_user(user)
         self._ledger = Ledger(self._redis)
-        self._replies = Replies(self._redis, self._ledger)
-        self.reading = Reading(self._redis, self._replies, self.settings.redis_url)
+        self._replies = Replies(self._redis, self._ledger, self._owner)
+        self._endings = Endings(self._redis, self._owner)
+        self._keyring = self.settings.keyring
+        self.reading = Reading(self._redis, self._replies, self.settings.redis_url, self._keyring, self._endings)
 
     def __repr__(self) -> str:
         return f"<readie.Client {without_password(self.settings.redis_url)}>"
@@ -145,8 +155,15 @@ class Client:
                 f"{format_bytes(self.settings.max_payload_bytes)}; send less, or raise READIE_MAX_PAYLOAD_BYTES"
             )
         inline = size <= INLINE_LIMIT_BYTES
-        call_id = uuid.uuid4().hex
+        call_id = self._new_id()
         header = _header(call_id, function, options, found, own, payload_bytes=size, client=self._name, session=session)
+        if header.session is not None:
+            use = header.session.model_copy(update={"id": owned(self._owner, header.session.id)})
+            header = header.model_copy(update={"session": use})
+        traced = self._traces.begin(call_id, header.name, began) if self._traces else None
+        if traced is not None:
+            header = header.model_copy(update={"traceparent": traced.traceparent})
+        header = self._keyring.sign_call(header, payload)
         message = task.encode(header, task.encode_body(b"".join(payload) if inline else None), _ORIGIN)
         serialized = time.perf_counter()
         end = self._replies.expect(call_id)
@@ -160,11 +177,17 @@ class Client:
                     None if inline else payload,
                     options.expires,
                     listens=options.stream_logs,
+                    name=header.name,
+                    client=header.client,
                 )
-        except BaseException:
+        except BaseException as error:
             self._replies.forget(call_id)
+            if traced is not None:
+                traced.failed(error)
             raise
         accepted = time.perf_counter()
+        if traced is not None:
+            traced.submitted(end)
         self._replies.submitted(call_id)
         call: Call[Any] = Call(self, call_id, end, Submission(began, serialized, accepted), session)
         if session is not None:
@@ -175,11 +198,12 @@ class Client:
 
     def explain(self, function: Callable[..., Any], options: Options, hints: Hints) -> Explanation:
         """Ask a router what it would do with a call of a function now; see :meth:`readie.RemoteFunction.explain`."""
-        request_id = uuid.uuid4().hex
+        request_id = self._new_id()
         referred: set[str] = set()
         dump_function(function, referred)
         own = _own_modules(hints, referred, options)
         header = _header(request_id, function, options, hints, own, payload_bytes=0, client=self._name)
+        header = self._keyring.sign_call(header, ())
         request = ExplainRequest(task=keys.EXPLAIN_TASK, id=request_id, header=header)
         with self._reaching_redis():
             self._redis.lpush(keys.SUBMIT_QUEUE, request.model_dump_json(exclude_none=True))
@@ -217,16 +241,15 @@ class Client:
     def cancel(self, call_id: str) -> bool:
         """Cancel a call; see :meth:`readie.Call.cancel`."""
         with self._reaching_redis():
-            return self._ledger.cancel(call_id) is not Cancelled.ENDED
+            return self._endings.cancel(call_id)
 
     def close_session(self, session_id: str, *, may_open: bool) -> bool:
         """End a session, or one that a call on its way ``may_open``; see :meth:`readie.Session.close`."""
         with self._reaching_redis():
-            return self._sessions.end_session(session_id, SessionState.CLOSED, "was closed", even_unopened=may_open)
+            return self._endings.close(owned(self._owner, session_id), may_open=may_open)
 
-    @functools.cached_property
-    def _sessions(self) -> SessionLedger:
-        return SessionLedger(self._redis)
+    def _new_id(self) -> str:
+        return owned(self._owner, uuid.uuid4().hex)
 
     def status(self, call_id: str) -> CallStatus:
         """Return where a call is now; see :meth:`readie.Call.status`."""
@@ -241,17 +264,25 @@ class Client:
 
         Raises:
             ResultExpiredError: it is no longer kept.
+            SignatureError: there are signing keys, and no worker has signed it with one.
             ClusterUnavailableError: Redis can't be reached.
         """
         if envelope.value is not None:
-            return base64.b64decode(envelope.value)
+            return self._opened(envelope, base64.b64decode(envelope.value))
         if not envelope.value_by_reference:
             return None
         with self._reaching_redis():
             value = self._ledger.fetch_value(envelope.id, envelope.report.attempt, envelope.value_bytes)
         if value is None:
             raise ResultExpiredError(f"call {envelope.id}: its result is no longer kept")
-        return value
+        return self._opened(envelope, value)
+
+    def _opened(self, envelope: Envelope, value: bytes | bytearray) -> bytes | bytearray:
+        part = result_part("value" if envelope.failure is None else "error")
+        try:
+            return self._keyring.open(envelope.id, part, value)
+        except BadSignatureError as error:
+            raise SignatureError(f"call {envelope.id}: its result can't be trusted: {error}") from None
 
     def _reaching_redis(self) -> AbstractContextManager[None]:
         return reaching_redis(self.settings.redis_url)
@@ -293,6 +324,12 @@ def _header(
         payload_by_reference=payload_bytes > INLINE_LIMIT_BYTES,
         streams=yields(function),
     )
+
+
+def _traces() -> "ClientTraces":
+    from .tracing import ClientTraces  # noqa: PLC0415 - what it imports is there with the extra only
+
+    return ClientTraces()
 
 
 def _learn(session: Session, end: "Future[Envelope]") -> None:

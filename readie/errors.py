@@ -85,6 +85,10 @@ class ResultExpiredError(ReadieError):
     """The call is unknown: it ended so long ago that its result is no longer kept, or it never was."""
 
 
+class SignatureError(ReadieError):
+    """What Redis holds for the call is not signed by a worker of this cluster; it was not unpickled."""
+
+
 class RemoteError(ReadieError):
     """The function raised.
 

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import dataclasses
 import os
 import weakref
 from collections.abc import Callable
@@ -12,8 +13,10 @@ from redis import Redis
 
 from .background import Background
 from .connection import reaching_redis
-from .errors import ReadieError
+from .endings import Endings
+from .errors import ReadieError, SignatureError
 from .ledger.streams import Position, Printed, StreamLedger, Taken
+from .protocol.signing import BadSignatureError, Keyring, yielded_part
 from .replies import Replies
 
 
@@ -30,10 +33,12 @@ class Reading:
     Methods raise ``ClusterUnavailableError`` when Redis can't be reached.
     """
 
-    def __init__(self, redis: Redis, replies: Replies, url: str) -> None:
+    def __init__(self, redis: Redis, replies: Replies, url: str, keyring: Keyring, endings: Endings) -> None:
         self._ledger = StreamLedger(redis)
         self._replies = replies
         self._url = url
+        self._keyring = keyring
+        self._endings = endings
         self._owners: weakref.WeakSet[Owner] = weakref.WeakSet()
         self._background = Background()
         self._pid = os.getpid()
@@ -43,9 +48,21 @@ class Reading:
         return self._replies.news(call_id)
 
     def take_values(self, call_id: str, known: Position | None, now: Position | None) -> Taken:
-        """Say what was taken of a call's values and get the next; see ``StreamLedger.take_values``."""
+        """Say what was taken of a call's values and get the next; see ``StreamLedger.take_values``.
+
+        Raises ``SignatureError`` as well when one is not signed by a worker, where there are keys.
+        """
         with reaching_redis(self._url):
-            return self._ledger.take_values(call_id, self._replies.client_id, known, now)
+            taken = self._ledger.take_values(call_id, self._replies.client_id, known, now)
+        attempt, first = taken.position.attempt, taken.position.taken + 1
+        try:
+            values = [
+                bytes(self._keyring.open(call_id, yielded_part(int(attempt), number), value))
+                for number, value in enumerate(taken.values, first)
+            ]
+        except BadSignatureError as error:
+            raise SignatureError(f"call {call_id}: a value can't be trusted: {error}") from None
+        return dataclasses.replace(taken, values=values)
 
     def read_output(self, call_id: str, offset: int, *, listen: bool) -> Printed:
         """Return what a call has printed after ``offset`` bytes, a part at a time."""
@@ -55,7 +72,7 @@ class Reading:
     def stop(self, call_id: str) -> None:
         """Stop a call whose values nobody wants any more."""
         with reaching_redis(self._url):
-            self._ledger.stop_values(call_id)
+            self._endings.stop_values(call_id)
 
     def start_background(self) -> None:
         """Be ready for ``later``."""

@@ -15,6 +15,7 @@ from .ledger import Ledger
 from .ledger.result import decode_result
 from .protocol import keys
 from .protocol.envelope import Envelope
+from .protocol.owner import owned
 from .subscription import Subscription
 
 _log = logging.getLogger(__name__)
@@ -39,8 +40,8 @@ class Replies:
     ``_pending``, ``_news``, ``_subscription`` and ``_thread`` are guarded by ``_lock``; the rest never changes.
     """
 
-    def __init__(self, redis: Redis, ledger: Ledger) -> None:
-        self.client_id = secrets.token_hex(8)
+    def __init__(self, redis: Redis, ledger: Ledger, owner: str = "") -> None:
+        self.client_id = owned(owner, secrets.token_hex(8))
         self._redis = redis
         self._ledger = ledger
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from .errors import ReadieError, ResultExpiredError, WorkerLostError
+from .errors import ReadieError, ResultExpiredError, SignatureError, WorkerLostError
 from .event_loop import refuse_in_running_loop
 from .ledger.streams import Position, ReadElsewhereError, StreamRestartedError, ValuesLostError
 from .pickling import load_value
@@ -184,6 +184,9 @@ class Stream(Generic[T_co]):
         except ValuesLostError:
             self.close()
             raise self._lost() from None
+        except SignatureError:
+            self.close()
+            raise
         if taken.state is None:
             self._closed = True
             raise ResultExpiredError(f"call {call.id}: its values are no longer kept, or there never was such a call")

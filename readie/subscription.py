@@ -16,12 +16,15 @@ class Subscription:
     Args:
         redis: where.
         channel: what is heard; an empty message on it means nothing.
+        pattern: channels that are heard as well.
     """
 
-    def __init__(self, redis: Redis, channel: str) -> None:
+    def __init__(self, redis: Redis, channel: str, pattern: str | None = None) -> None:
         self._redis = redis
         self._channel = channel
         self._pubsub = redis.pubsub()  # type: ignore[no-untyped-call]
+        if pattern is not None:
+            self._pubsub.psubscribe(pattern)
         self._pubsub.subscribe(channel)
         self._asked = False
 
@@ -49,5 +52,5 @@ class Subscription:
             self._asked = False
             if heard["type"] == "subscribe":
                 return None
-            if heard["type"] == "message":
+            if heard["type"] in ("message", "pmessage"):
                 return cast("bytes", heard["data"])

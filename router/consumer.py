@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from readie.ledger.routing import RoutingLedger
+from readie.ledger.wishes import Wishes
 from readie.protocol import keys
 from readie.protocol.explain import ExplainRequest
 from readie.protocol.reading import UnreadableError
@@ -23,6 +24,7 @@ _LEAST_WAIT_SECONDS: Final = 0.001
 _AT_ONCE_SECONDS: Final = 0.001
 """An item that comes as soon was there before it was asked for."""
 _WAKE: Final = keys.WAKE.encode()
+_WISH: Final = keys.WISH_WORD.encode()
 _PAUSE_SECONDS: Final = 0.005
 """After a look at the waiting calls that was in vain: most that ends then is no use to them."""
 
@@ -42,6 +44,7 @@ class Consumer:
         dispatcher: what places calls.
         waiting: the calls that wait.
         explainer: what answers questions.
+        wishes: what clients ask for besides.
         dead_letters: where unreadable items go.
     """
 
@@ -54,6 +57,7 @@ class Consumer:
         dispatcher: Dispatcher,
         waiting: WaitingCalls,
         explainer: Explainer,
+        wishes: Wishes,
         dead_letters: DeadLetters,
     ) -> None:
         self._ledger = ledger
@@ -62,6 +66,7 @@ class Consumer:
         self._dispatcher = dispatcher
         self._waiting = waiting
         self._explainer = explainer
+        self._wishes = wishes
         self._dead_letters = dead_letters
         self._wakes = 0
         """Items in hand that ask for a look at the waiting calls."""
@@ -95,15 +100,24 @@ class Consumer:
         for item in items:
             if item == _WAKE:
                 continue
+            if item.startswith(_WISH):
+                self._carry_out(item)
+                continue
             try:
                 content = self._messages.read(item)
             except UnreadableError as error:
                 if error.question_id is not None:
                     self._explainer.refuse(error.question_id, item, str(error))
-                self._dead_letters.bury(item, str(error), error.call_id)
+                self._dead_letters.bury(item, str(error), error.call_id, forged=error.forged)
             else:
                 if isinstance(content, ExplainRequest):
                     self._explainer.answer(content, item)
                 else:
                     calls.append(QueuedCall(content, item, taken_at=taken_at))
         self._dispatcher.dispatch(calls)
+
+    def _carry_out(self, item: bytes) -> None:
+        wish_id = item.removeprefix(_WISH).decode(errors="replace")
+        done = self._wishes.carry_out(wish_id)
+        self._ledger.settle(self._router, item)
+        log.info("wish: id=%s done=%r", wish_id, done)

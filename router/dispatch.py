@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -12,16 +12,21 @@ from readie.ledger import NoRoom, Placed, Settled
 from readie.ledger.routing import Addressed, Broken, Parked, Parking, RoutingLedger
 from readie.protocol.call import CallHeader, Placement
 from readie.protocol.codes import ErrorCode
+from readie.protocol.owner import owner_of
 from readie.traffic import TrafficCounter
 
 from .dead_letters import DeadLetters
 from .ending import Ending
 from .fleet import Fleet
 from .message import MessageFormat
+from .metrics import OTHER_FLAVOR, RouterMetrics
 from .needs import Needs, Nobody, Refused
 from .placement import Chosen, choose
 from .queued_call import QueuedCall
 from .sessions import SessionCalls
+
+if TYPE_CHECKING:
+    from .tracing import RouterTraces
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +57,8 @@ class Dispatcher:
         dead_letters: where calls go whose record is not one of ours.
         traffic: counts what the calls need together.
         most_waiting: how many calls may wait.
+        metrics: counts what becomes of calls.
+        traces: is told of calls that are placed, where they are traced.
     """
 
     def __init__(
@@ -66,6 +73,8 @@ class Dispatcher:
         dead_letters: DeadLetters,
         traffic: TrafficCounter,
         most_waiting: MostWaiting,
+        metrics: RouterMetrics,
+        traces: "RouterTraces | None",
     ) -> None:
         self._ledger = ledger
         self._router = router
@@ -76,6 +85,8 @@ class Dispatcher:
         self._dead_letters = dead_letters
         self._traffic = traffic
         self._most_waiting = most_waiting
+        self._metrics = metrics
+        self._traces = traces
 
     def dispatch(self, calls: Sequence[QueuedCall]) -> None:
         """Settle every call; one that waits already and can't run now is left as it is."""
@@ -112,7 +123,7 @@ class Dispatcher:
             nobody: list[tuple[QueuedCall, str]] = []
             again: list[QueuedCall] = []
             for call in pending:
-                decision = choose(call.message.header, self._fleet.workers, self._fleet.fitting)
+                decision = choose(call.message.header, self._fleet.candidates)
                 match decision:
                     case Chosen():
                         decision.worker.take(call.memory_bytes, decision.checkpoint_id)
@@ -140,13 +151,17 @@ class Dispatcher:
             return not_placed
         addressed = [self._address(call, decision) for call, decision in chosen]
         outcomes = self._ledger.place_all(self._router, addressed)
-        for (call, decision), (header, _, _), outcome in zip(chosen, addressed, outcomes, strict=True):
+        for (call, decision), (header, *_), outcome in zip(chosen, addressed, outcomes, strict=True):
             if isinstance(outcome, Placed):
                 _log_placed(header)
+                taken = time.monotonic() - call.taken_at
+                self._metrics.placed(decision.worker.announcement.flavor, taken)
+                if self._traces is not None:
+                    self._traces.placed(header, taken)
                 # Under the worker's flavor, which exists, whatever the client's header says.
                 self._traffic.count(decision.worker.announcement.flavor, header.hints)
                 continue
-            decision.worker.take(call.memory_bytes, decision.checkpoint_id, calls=-1)
+            self._fleet.candidates.give_back(decision.worker, call.memory_bytes, decision.checkpoint_id)
             not_placed.any = True
             match outcome:
                 case Settled(None):
@@ -172,7 +187,7 @@ class Dispatcher:
             route_seconds=time.monotonic() - call.taken_at,
             restarted=call.restarted,
         )
-        return Addressed(*self._messages.readdress(call.message, placement), call.taken)
+        return Addressed(*self._messages.readdress(call.message, placement), call.taken, call.item)
 
     def _park(self, nobody: Sequence[tuple[QueuedCall, str]], capacity: str) -> None:
         if not nobody:
@@ -184,7 +199,8 @@ class Dispatcher:
                 Needs.of(header := call.message.header).group(),
                 header.options.priority,
                 why,
-                header.client,
+                _client(call),
+                call.item,
             )
             for call, why in nobody
         ]
@@ -193,13 +209,14 @@ class Dispatcher:
         for (call, why), outcome in zip(nobody, outcomes, strict=True):
             match outcome:
                 case Parked.WAITS:
+                    self._metrics.waits(self._flavor(call))
                     log.info("waits: call=%s reason=%r", call.id, why)
                 case Parked.QUEUE_FULL:
                     message = f"{most.calls} calls wait already, as many as may (READIE_MAX_QUEUED); {why}"
                     self._refuse(call, Refused(ErrorCode.RESOURCE_EXHAUSTED, message))
                 case Parked.CLIENT_FULL:
                     message = (
-                        f"{most.of_one_client} calls of the client {call.message.header.client!r} wait already, as "
+                        f"{most.of_one_client} calls of the client {_client(call)!r} wait already, as "
                         f"many as may (READIE_MAX_QUEUED_PER_CLIENT); {why}"
                     )
                     self._refuse(call, Refused(ErrorCode.RESOURCE_EXHAUSTED, message))
@@ -208,14 +225,28 @@ class Dispatcher:
 
     def _refuse(self, call: QueuedCall, refused: Refused) -> None:
         self._ending.fail(call.id, call.item, refused.code, refused.message)
+        self._metrics.refused(self._flavor(call), refused.code)
         if not call.group:
             self._ledger.settle(self._router, call.item)
         log.info("refused: call=%s code=%s message=%r", call.id, refused.code, refused.message)
+
+    def _flavor(self, call: QueuedCall) -> str:
+        asked = call.message.header.options.flavor
+        return (
+            asked
+            if any(worker.announcement.flavor == asked for worker in self._fleet.candidates.workers)
+            else OTHER_FLAVOR
+        )
 
     def _bury(self, call: QueuedCall, reason: str) -> None:
         self._dead_letters.bury(call.item, reason, call.id)
         if call.group:
             self._ledger.drop_waiting(call.id, call.group)
+
+
+def _client(call: QueuedCall) -> str:
+    """Return who takes turns: the Redis user, for what else the header says may be anything."""
+    return owner_of(call.id) or call.message.header.client
 
 
 def _log_placed(header: CallHeader) -> None:

@@ -7,6 +7,7 @@ from readie.ledger.routing import Broken, RoutingLedger
 from readie.protocol.envelope import CallState
 
 from .ending import Ending
+from .metrics import RouterMetrics
 
 _AT_ONCE: Final = 256
 _LATEST_LOOK_SECONDS: Final = 0.5
@@ -21,11 +22,13 @@ class Expiry:
     Args:
         ledger: the calls' records.
         ending: tells the callers.
+        metrics: counts them.
     """
 
-    def __init__(self, ledger: RoutingLedger, ending: Ending) -> None:
+    def __init__(self, ledger: RoutingLedger, ending: Ending, metrics: RouterMetrics) -> None:
         self._ledger = ledger
         self._ending = ending
+        self._metrics = metrics
 
     def sweep(self) -> float:
         """End what has expired; returns after how many seconds to look again."""
@@ -36,9 +39,14 @@ class Expiry:
                 if isinstance(record, Broken) or record.state not in {CallState.QUEUED, CallState.PLACED}:
                     self._ledger.drop_expiry(call_id)
                     continue
+                if record.expires_at is None or record.expires_at > self._ledger.now():
+                    # Whoever may submit a call may write there, and the record alone says when a call expires.
+                    self._ledger.put_expiry(call_id, record.expires_at)
+                    continue
                 _, waited_for = self._ledger.state(call_id)
                 message = f"no worker began the call within its expires{f': {waited_for}' if waited_for else ''}"
                 if self._ending.expire(call_id, record, message):
+                    self._metrics.expired()
                     log.info("expired: call=%s waited_for=%r", call_id, waited_for)
         left = calls[len(expired)][1] if len(expired) < len(calls) else _LATEST_LOOK_SECONDS
         return 0.0 if len(expired) == _AT_ONCE else min(left, _LATEST_LOOK_SECONDS)

@@ -11,6 +11,7 @@ from kombu.message import Message as KombuMessage
 from readie.protocol import keys, reading
 from readie.protocol.call import CallHeader, Placement
 from readie.protocol.explain import ExplainRequest
+from readie.protocol.signing import Keyring
 from readie.protocol.task import HEADER
 
 
@@ -28,10 +29,14 @@ class MessageFormat:
     Args:
         broker: the connection whose transport defines the format. Items are not taken or sent through it: kombu's own
             consumer loses what it has taken when it is killed, and ends at the first item that is not JSON.
+        keyring: what calls must be signed with, and placements are.
+        signature_seconds: how long after it was signed a call may begin.
     """
 
-    def __init__(self, broker: Connection) -> None:
+    def __init__(self, broker: Connection, keyring: Keyring, signature_seconds: float) -> None:
         self._broker = broker
+        self._keyring = keyring
+        self._signature_seconds = signature_seconds
 
     @cached_property
     def _channel(self) -> Any:
@@ -44,14 +49,14 @@ class MessageFormat:
         Raises:
             UnreadableError: whatever is wrong with it.
         """
-        raw, content = reading.read(item)
+        raw, content = reading.read_signed(item, self._keyring, self._signature_seconds)
         if isinstance(content, ExplainRequest):
             return content
         return CallMessage(content, self._channel.Message(raw, channel=self._channel))
 
     def readdress(self, message: CallMessage, placement: Placement) -> tuple[CallHeader, str]:
         """Return the header with the placement, and the item for the worker's queue. Celery's headers are kept."""
-        header = message.header.model_copy(update={"placement": placement})
+        header = self._keyring.sign_placement(message.header.model_copy(update={"placement": placement}))
         kombu = message.kombu
         properties = dict(kombu.properties)
         body, properties["body_encoding"] = self._channel.encode_body(kombu.body, self._channel.body_encoding)

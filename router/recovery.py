@@ -14,6 +14,8 @@ from readie.protocol.envelope import CallState, Envelope, Failure, Report
 from readie.protocol.reading import UnreadableError, read
 from readie.protocol.session import SessionState
 
+from .metrics import RouterMetrics
+
 log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 256
@@ -38,12 +40,16 @@ class Recovery:
         keep_seconds: how long the result of a call stays that was lost with its worker.
         away_seconds: how long a worker without a lease may take to renew it before what it had begun is lost. When
             Redis' clock jumps ahead, every lease ends at once.
+        metrics: counts what is put right.
     """
 
-    def __init__(self, ledger: SessionLedger, keep_seconds: int, away_seconds: float = 0.0) -> None:
+    def __init__(
+        self, ledger: SessionLedger, keep_seconds: int, away_seconds: float = 0.0, *, metrics: RouterMetrics
+    ) -> None:
         self._ledger = ledger
         self._keep_seconds = keep_seconds
         self._away_seconds = away_seconds
+        self._metrics = metrics
         self._away_since: dict[str, float] = {}
         """Since when each worker has had no lease (monotonic clock, seconds)."""
         self._checked: dict[str, str] = {}
@@ -55,12 +61,14 @@ class Recovery:
         for router in self._ledger.dead_routers():
             count = self._ledger.give_back(router, only_if_dead=True)
             if count is not None:
+                self._metrics.recovered("router_lost")
                 log.warning("router lost, its messages went back: router=%s messages=%d", router, count)
 
     def sweep_messages(self) -> None:
         """Send messages again that were lost on their way to a router."""
         self._readmitted_to, call_ids = self._ledger.readmit(self._readmitted_to, _LOST_AFTER_SECONDS, _PENDING_AT_ONCE)
         for call_id in call_ids:
+            self._metrics.recovered("message_sent_again")
             log.warning("message lost, sent again: call=%s", call_id)
 
     def sweep_workers(self) -> None:
@@ -78,6 +86,7 @@ class Recovery:
                 lost = now - self._away_since[worker] >= self._away_seconds
                 self._recover(worker, self._ledger.held_calls(worker), begun=lost)
                 if self._ledger.forget_worker(worker):
+                    self._metrics.recovered("worker_lost")
                     log.warning("worker lost: worker=%s", worker)
             elif self._checked.get(worker) != incarnation:
                 self._recover(worker, self._ledger.held_calls(worker))
@@ -94,6 +103,7 @@ class Recovery:
                 f"was lost with its worker {worker}",
                 not_incarnation=living or self._ledger.incarnations([worker])[worker] or _NOBODY,
             ):
+                self._metrics.recovered("session_lost")
                 log.warning("lost: session=%s worker=%s", session_id, worker)
 
     def sweep_never_begun(self) -> None:
@@ -132,6 +142,7 @@ class Recovery:
             self._lose(record, call_id, f"{record.attempt} times a worker got the call and was lost before it began")
         else:
             outcome = self._ledger.requeue(call_id, worker, record.incarnation)
+            self._metrics.recovered("call_taken_back")
             log.info("taken back from its worker: call=%s worker=%s outcome=%s", call_id, worker, outcome)
 
     def sweep_delayed(self) -> float:
@@ -155,6 +166,7 @@ class Recovery:
     def _lose(self, record: Record, call_id: str, message: str) -> None:
         failure = Failure(code=ErrorCode.WORKER_LOST, message=message)
         if record.state is CallState.RUNNING and self._retry(record, call_id, failure):
+            self._metrics.recovered("call_to_run_again")
             log.warning("lost, to run again: call=%s worker=%s attempt=%d", call_id, record.worker, record.attempt)
             return
         envelope = Envelope(
@@ -165,4 +177,5 @@ class Recovery:
             report=Report(worker=record.worker, attempt=record.attempt),
         )
         if self._ledger.finish(envelope, attempt=record.attempt, keep_seconds=self._keep_seconds):
+            self._metrics.recovered("call_lost")
             log.warning("lost: call=%s worker=%s attempt=%d", call_id, record.worker, record.attempt)

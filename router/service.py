@@ -5,19 +5,19 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from readie.heartbeat import beat
 from readie.ledger.routing import RoutingLedger
+from readie.monitoring.health import Health
 from readie.traffic import TrafficCounter
 
 from .consumer import Consumer
 from .expiry import Expiry
+from .metrics import RouterMetrics
 from .recovery import Recovery
 
 _WAIT_SECONDS: Final = 1.0
@@ -49,7 +49,8 @@ class Service:
         traffic: counts that go to Redis now and then.
         expiry: what ends calls that were not begun in time.
         lease_seconds: after how long without renewal the others take over what this router has in hand.
-        heartbeat_file: touched with every renewal.
+        health: is told whether this one lives and serves.
+        metrics: counts failures of Redis.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class Service:
         traffic: TrafficCounter,
         expiry: Expiry,
         lease_seconds: int,
-        heartbeat_file: Path | None,
+        health: Health,
+        metrics: RouterMetrics,
     ) -> None:
         self._ledger = ledger
         self._router = router
@@ -71,17 +73,20 @@ class Service:
         self._traffic = traffic
         self._expiry = expiry
         self._lease_seconds = lease_seconds
-        self._heartbeat_file = heartbeat_file
+        self._health = health
+        self._metrics = metrics
         self._stop = threading.Event()
 
     def stop(self) -> None:
         """Let :meth:`run` return after the batch in hand."""
+        self._health.drains()
         self._stop.set()
 
     def run(self) -> None:
         """Route calls until :meth:`stop`."""
         failures = 0
         while not self._stop.is_set():
+            self._health.turned()
             started = time.monotonic()
             try:
                 self._consume()
@@ -92,6 +97,7 @@ class Service:
                 pause = _BACK_OFF_SECONDS[min(failures, len(_BACK_OFF_SECONDS) - 1)]
                 failures += 1
                 if isinstance(error, RedisError):
+                    self._metrics.redis_failed()
                     log.warning("redis trouble, next try in %.2f s: try=%d error=%r", pause, failures, error)
                 else:
                     log.exception("unexpected, next try in %.2f s: try=%d", pause, failures)
@@ -115,6 +121,7 @@ class Service:
             _Chore(self._traffic.flush, now, every_seconds=2.0),
         ]
         while not self._stop.is_set():
+            self._health.turned()
             now = time.monotonic()
             for chore in chores:
                 if now >= chore.due:
@@ -125,7 +132,7 @@ class Service:
 
     def _renew(self) -> None:
         self._ledger.renew_router(self._router, self._lease_seconds)
-        beat(self._heartbeat_file)
+        self._health.renewed()
 
     def _leave(self) -> None:
         try:

@@ -5,18 +5,23 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from readie.ledger import Placed, Settled
 from readie.ledger.routing import Broken
 from readie.ledger.sessions import CanNot, Joining, Open, Owner, SessionLedger, Waits
 from readie.protocol.call import CallHeader, Placement
 from readie.protocol.codes import ErrorCode
+from readie.protocol.owner import owner_of
 from readie.sizes import format_bytes
 
 from .message import MessageFormat
+from .metrics import RouterMetrics
 from .needs import Refused
 from .queued_call import QueuedCall
+
+if TYPE_CHECKING:
+    from .tracing import RouterTraces
 
 _MOST_KNOWN: Final = 10_000
 
@@ -43,13 +48,26 @@ class SessionCalls:
         router: this router's id.
         messages: how messages are written.
         max_queued: how many calls may wait for their turn in one session.
+        metrics: counts what becomes of calls.
+        traces: is told of calls that are placed, where they are traced.
     """
 
-    def __init__(self, ledger: SessionLedger, router: str, messages: MessageFormat, max_queued: int) -> None:
+    def __init__(
+        self,
+        ledger: SessionLedger,
+        router: str,
+        messages: MessageFormat,
+        max_queued: int,
+        *,
+        metrics: RouterMetrics,
+        traces: "RouterTraces | None",
+    ) -> None:
         self._ledger = ledger
         self._router = router
         self._messages = messages
         self._max_queued = max_queued
+        self._metrics = metrics
+        self._traces = traces
         self._owners: OrderedDict[str, Owner] = OrderedDict()
 
     def admit(self, calls: Sequence[QueuedCall]) -> Admission:
@@ -71,9 +89,11 @@ class SessionCalls:
     def _join(self, call: QueuedCall, told: dict[str, Owner]) -> Joining | Refused:
         header = call.message.header
         assert header.session is not None
+        if owner_of(header.session.id) != owner_of(call.id):
+            return Refused(ErrorCode.INVALID_REQUEST, f"session {header.session.id} is of another user than the call")
         owner = told.get(call.id) or self._owners.get(header.session.id)
         if owner is None:
-            return Joining(header, call.attempt, call.taken)
+            return Joining(header, call.attempt, call.taken, item=call.item)
         unfit = does_not_fit(header, owner)
         if unfit is None:
             placement = Placement(
@@ -86,11 +106,11 @@ class SessionCalls:
                 sandbox=owner.sandbox,
             )
             readdressed, message = self._messages.readdress(call.message, placement)
-            return Joining(readdressed, call.attempt, call.taken, owner.sandbox, message)
+            return Joining(readdressed, call.attempt, call.taken, owner.sandbox, message, call.item)
         if call.id in told:
             return unfit
         # The guess may be wrong: what a call is refused for is said by the ledger.
-        return Joining(header, call.attempt, call.taken)
+        return Joining(header, call.attempt, call.taken, item=call.item)
 
     def _settle(
         self, joining: Sequence[tuple[QueuedCall, Joining]], told: dict[str, Owner], admission: Admission
@@ -109,7 +129,12 @@ class SessionCalls:
                     self._remember(use.id, outcome)
                     again.append(call)
                 case Placed():
-                    log.info("placed: call=%s session=%s worker=%s", call.id, use.id, self._owners[use.id].worker)
+                    owner = self._owners[use.id]
+                    taken = time.monotonic() - call.taken_at
+                    self._metrics.placed(owner.flavor, taken)
+                    if self._traces is not None:
+                        self._traces.placed(joined.header, taken)
+                    log.info("placed: call=%s session=%s worker=%s", call.id, use.id, owner.worker)
                 case Waits():
                     log.info("waits for its turn: call=%s session=%s", call.id, use.id)
                 case Settled(None):

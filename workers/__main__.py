@@ -5,6 +5,8 @@ import os
 import re
 import sys
 
+from pydantic import ValidationError
+
 
 def main() -> None:
     """Run a worker until it is told to stop."""
@@ -18,7 +20,6 @@ def main() -> None:
     parser.add_argument(
         "--slots", type=int, help="calls that run at once (default: READIE_SLOTS, else two for each core)"
     )
-    parser.add_argument("--loglevel", default="INFO", help="default: INFO")
     arguments = parser.parse_args()
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", arguments.name):
         parser.error("--name must be letters, digits, '.', '_' and '-', 64 at the most")
@@ -26,15 +27,25 @@ def main() -> None:
         os.environ["READIE_SLOTS"] = str(arguments.slots)
 
     # After the environment is set: the app reads its settings when it is imported.
+    from readie.monitoring.log_lines import write_log  # noqa: PLC0415
     from readie.protocol import keys  # noqa: PLC0415
-    from workers.app import app  # noqa: PLC0415
     from workers.names import claim_name  # noqa: PLC0415
+    from workers.preflight import EXIT_CANNOT_START  # noqa: PLC0415
     from workers.settings import WorkerSettings  # noqa: PLC0415
 
-    settings = WorkerSettings()
+    try:
+        settings = WorkerSettings()
+    except ValidationError as error:
+        print(f"worker {arguments.name}: cannot start: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(EXIT_CANNOT_START)
+    write_log(settings.log_format, settings.log_level)
+    from workers.app import app  # noqa: PLC0415
+
     name = claim_name(settings.run, arguments.name) if arguments.numbered else arguments.name
     app.worker_main(
         [
+            # Its banner is for people, and no JSON.
+            *(["--quiet"] if settings.log_format == "json" else []),
             "worker",
             "--pool=custom",
             f"--concurrency={settings.slots}",
@@ -43,7 +54,7 @@ def main() -> None:
             # Workers have nothing to tell each other, and asking takes a second at each connection.
             "--without-mingle",
             "--without-gossip",
-            f"--loglevel={arguments.loglevel}",
+            f"--loglevel={settings.log_level}",
         ]
     )
     sys.exit(0)

@@ -6,14 +6,20 @@ os.environ.setdefault("CELERY_CUSTOM_WORKER_POOL", "workers.pool:TaskPool")
 
 from celery import Celery
 
+from readie.connection import without_tls
 from readie.protocol import keys
-from readie.settings import Settings
+from readie.protocol.reading import PlacedReader
+from readie.sentinel import broker_url
+from readie.settings import ResultSettings
 
 from .event_batches import EventBatches
 from .lifecycle import WorkerStep
 from .task import ExecuteTask
+from .transport import Channel
 
-_url = Settings().redis_url
+_settings = ResultSettings()
+_url, _tls = without_tls(_settings.redis_url)
+_url, _options = broker_url(_url)
 
 app = Celery("readie", broker=_url, backend=_url)
 app.conf.update(
@@ -41,7 +47,10 @@ app.conf.update(
     worker_redirect_stdouts=False,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
-    broker_transport="workers.transport:Transport",
+    broker_transport=f"workers.transport:{'SentinelTransport' if _options else 'Transport'}",
+    # Flower reads no more of it than this.
+    broker_use_ssl=_tls,
+    redis_backend_use_ssl=_tls,
     broker_transport_options={
         "socket_timeout": 10,
         "socket_connect_timeout": 5,
@@ -49,8 +58,11 @@ app.conf.update(
         "health_check_interval": 25,
         "priority_steps": [0],
         "client_name": "readie-worker",
+        **_options,
     },
+    result_backend_transport_options=_options,
 )
+Channel.read_placed = PlacedReader(_settings.keyring, _settings.signature_seconds)
 app.register_task(ExecuteTask())
 app.steps["worker"].add(WorkerStep)
 app.steps["consumer"].add(EventBatches)

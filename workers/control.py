@@ -145,7 +145,7 @@ class RunningCalls:
     def cancel(self, call_id: str) -> None:
         """Stop a call, if it runs here."""
         for call in self._of_id(call_id):
-            _log.info("call %s: cancelled, its sandbox is killed", call_id)
+            _log.info("call=%s: cancelled, its sandbox is killed", call_id)
             call.stop(_CANCELLED)
 
     def news(self, call_id: str) -> None:
@@ -171,6 +171,7 @@ class ControlChannel:
         self._ledger = ledger
         self._session_ended = session_ended
         self._channel = keys.worker_control(incarnation)
+        self._reader_news = keys.reader_news(incarnation, "*")
         self._calls = calls
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="control-channel", daemon=True)
@@ -190,7 +191,7 @@ class ControlChannel:
     def _listen(self) -> None:
         while not self._closed.is_set():
             try:
-                with Subscription(self._ledger.redis, self._channel) as subscription:
+                with Subscription(self._ledger.redis, self._channel, self._reader_news) as subscription:
                     while not self._closed.is_set():
                         word = subscription.hear()
                         if word is None:

@@ -15,6 +15,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from readie.sentinel import server_urls
 from readie.stack.check import Check
 from workers.checkpoints import Served, load
 from workers.preflight import CannotStartError, check_machine
@@ -86,7 +87,7 @@ def _sandboxes(settings: WorkerSettings, runsc: Runsc) -> Iterator[Check]:
         with contextlib.ExitStack() as stack:
             gateway = None
             if settings.sandbox_network == "sandbox":
-                gateway = stack.enter_context(Gateway([settings.redis_url]))
+                gateway = stack.enter_context(Gateway(server_urls(settings.redis_url)))
             host = stack.enter_context(
                 SandboxHost(run_dir, runsc.executable, filesystem, served.shape, gateway=gateway)
             )

@@ -4,6 +4,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,16 +41,25 @@ class Ends:
         worker: this worker's name.
         incarnation: this process.
         keep_seconds: how long results stay.
+        ended: is told of each end that was stored.
     """
 
     def __init__(
-        self, ledger: HoldingLedger, patience: Patience, *, worker: str, incarnation: str, keep_seconds: int
+        self,
+        ledger: HoldingLedger,
+        patience: Patience,
+        *,
+        worker: str,
+        incarnation: str,
+        keep_seconds: int,
+        ended: Callable[[Envelope], None] = lambda _: None,
     ) -> None:
         self._ledger = ledger
         self._patience = patience
         self._worker = worker
         self._incarnation = incarnation
         self._keep_seconds = keep_seconds
+        self._ended = ended
         self._lock = threading.Lock()
         self._latest: OrderedDict[tuple[str, int], End] = OrderedDict()
         self._bytes = 0
@@ -62,6 +72,7 @@ class Ends:
         """
         ended = self._patience.repeat(lambda: self._store(end), f"end of call {end.envelope.id}")
         if ended is not None:
+            self._ended(end.envelope)
             self._remember(end)
         return ended
 

@@ -6,7 +6,6 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from celery import bootsteps
@@ -15,25 +14,30 @@ from kombu.asynchronous import get_event_loop
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from readie.connection import connect
-from readie.heartbeat import beat
+from readie.connection import connect, refuse_cluster
+from readie.errors import ConfigurationError
 from readie.ledger import Ledger
 from readie.ledger.holding import HoldingLedger
 from readie.ledger.sessions import SessionLedger
 from readie.ledger.streams import StreamLedger
+from readie.monitoring.endpoint import EndpointError, Monitoring
+from readie.monitoring.health import Health
+from readie.monitoring.log_lines import write_log
 from readie.protocol import keys
-from readie.protocol.announcement import Announcement, ReadyCounts
+from readie.protocol.announcement import Announcement, ReadyCounts, WorkerCounts
 from readie.protocol.catalogue import Catalogue
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import Failure
 
 from .checkpoints import Served
 from .control import ControlChannel, RunningCalls
+from .counts import Tally, counts
 from .draining import SessionDrain
 from .ends import Ends
 from .inspection import Inspection
+from .metrics import WorkerGauges, WorkerMetrics
 from .patience import Patience
-from .preflight import CannotStartError, check_machine
+from .preflight import EXIT_CANNOT_START, CannotStartError, check_machine
 from .reconciliation import Reconciliation
 from .runner import Runner
 from .sandbox.limits import limits_in_force
@@ -42,28 +46,25 @@ from .serving import Serving
 from .sessions import Sessions
 from .settings import WorkerSettings
 from .stopping import Stopping
+from .transport import Channel
+from .watching import Watcher
 
 _log = logging.getLogger(__name__)
 
 _STOPPING: Final = Failure(code=ErrorCode.WORKER_LOST, message="the worker stops")
 _NOTICE_SECONDS: Final = 0.1
 
-EXIT_CANNOT_START = 78
-"""Exit status of a worker that can't run on this machine as it is: restarting it does not help."""
-
 
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def _log_to_stderr(loglevel: int = logging.INFO, **_: Any) -> None:
-    logging.basicConfig(
-        level=loglevel, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
+    write_log(WorkerSettings().log_format, loglevel)
 
 
 class Lease:
     """This worker's entry in Redis.
 
-    ``ready`` tells how many ready sandboxes there are; ``heartbeat_file`` is touched with every renewal. What is
-    announced is guarded by ``_lock``: one thread renews it, others change it.
+    ``ready`` tells how many ready sandboxes there are, ``counts`` what there is besides and was done; ``health`` hears
+    of every renewal. What is announced is guarded by ``_lock``: one thread renews it, others change it.
     """
 
     def __init__(
@@ -72,13 +73,15 @@ class Lease:
         announcement: Announcement,
         catalogue: Catalogue | None,
         ready: Callable[[], ReadyCounts],
+        counts: Callable[[], WorkerCounts],
         *,
         lease_seconds: int,
-        heartbeat_file: Path | None,
+        health: Health,
     ) -> None:
         self._ledger = ledger
         self._ready = ready
-        self._heartbeat_file = heartbeat_file
+        self._counts = counts
+        self._health = health
         self._lease_seconds = lease_seconds
         self._lock = threading.Lock()
         self._announcement = announcement
@@ -88,10 +91,10 @@ class Lease:
         """Say that this worker lives. A Redis that can't be reached is tried again at the next renewal."""
         with self._lock:
             try:
-                new = self._ledger.announce(self._announcement, self._lease_seconds, self._ready())
+                new = self._ledger.announce(self._announcement, self._lease_seconds, self._ready(), self._counts())
                 if new and self._catalogue is not None:
                     self._ledger.publish_catalogue(self._catalogue)
-                beat(self._heartbeat_file)
+                self._health.renewed()
             except RedisError as error:
                 _log.warning("could not renew this worker's lease: %s", error)
 
@@ -104,6 +107,7 @@ class Lease:
 
     def drain(self) -> None:
         """Take no more calls, and give back those not begun; the entry stays while the running ones finish."""
+        self._health.drains()
         with self._lock:
             self._announcement = self._announcement.model_copy(update={"draining": True})
         self.renew()
@@ -112,6 +116,7 @@ class Lease:
 
     def end(self) -> None:
         """Withdraw the entry, and give back the calls this worker had not begun."""
+        self._health.drains()
         try:
             self._ledger.withdraw(self._announcement.name)
         except RedisError as error:
@@ -187,8 +192,15 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             runsc = check_machine(settings.runsc)
             limits = limits_in_force()
             _log.log(logging.WARNING if limits.problem else logging.INFO, "%s", limits)
-            serving = Serving(settings, runsc, settings.run / worker.hostname.partition("@")[0])
-        except (CannotStartError, ValueError) as error:
+            self._monitoring = monitoring = Monitoring(settings.lease_seconds)
+            metrics = WorkerMetrics(monitoring.registry, settings.flavor)
+            monitoring.listen(settings.metrics_address)
+            serving = Serving(
+                settings, runsc, settings.run / worker.hostname.partition("@")[0], failed=metrics.restore_failed
+            )
+            redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
+            refuse_cluster(redis)
+        except (CannotStartError, ConfigurationError, EndpointError, ValueError) as error:
             print(f"worker {worker.hostname}: cannot start: {error}", file=sys.stderr)  # noqa: T201
             raise SystemExit(EXIT_CANNOT_START) from None
         except (OSError, RuntimeError, RunscError) as error:
@@ -197,19 +209,23 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             raise SystemExit(1) from None
         self._settings = settings
         self._serving = serving
-        redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
         incarnation = uuid.uuid4().hex
         self._calls = calls = RunningCalls()
         task = worker.app.tasks[keys.TASK_NAME]
-        task.sessions = self._sessions = Sessions(SessionLedger(redis), settings.flavor, lambda: task.events)
+        task.sessions = self._sessions = Sessions(
+            SessionLedger(redis), settings.flavor, Channel.read_placed, lambda: task.events, metrics.dead_letter
+        )
+        Channel.on_dead_letter = metrics.dead_letter
         self._control = ControlChannel(Ledger(redis), incarnation, calls, self._sessions.ended)
         patience = Patience()
+        tally = Tally()
         ends = Ends(
             HoldingLedger(redis),
             patience,
             worker=worker.hostname,
             incarnation=incarnation,
             keep_seconds=settings.result_seconds,
+            ended=tally.ended,
         )
         task.runner = Runner(
             StreamLedger(redis),
@@ -218,6 +234,9 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             self._sessions,
             ends=ends,
             patience=patience,
+            keyring=settings.keyring,
+            watchers=[metrics.attempt, *_tracers(settings)],
+            stale_message=metrics.stale_message,
             worker=worker.hostname,
             max_result_bytes=settings.max_result_bytes,
             log_bytes=settings.log_bytes,
@@ -241,13 +260,18 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         )
         task.ledger = Ledger(lease_redis)
         task.inspection = self._inspection = Inspection(settings, serving, calls, self._sessions)
+        gauges = WorkerGauges(
+            self._inspection, settings.memory_bytes, name=worker.hostname, runsc_version=runsc.version
+        )
+        monitoring.registry.register(gauges)
         self._lease = Lease(
             HoldingLedger(lease_redis),
             announcement,
             serving.served.catalogue,
             lambda: serving.ready_counts,
+            lambda: counts(self._inspection, serving, tally),
             lease_seconds=settings.lease_seconds,
-            heartbeat_file=settings.heartbeat_file,
+            health=monitoring.health,
         )
         self._reconciliation = Reconciliation(
             HoldingLedger(redis),
@@ -259,6 +283,8 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             renew=self._lease.renew,
             every_seconds=settings.lease_renewal_seconds,
             reconnect=_reconnect_consumer,
+            health=monitoring.health,
+            metrics=metrics,
         )
         self._stopping = Stopping(calls, patience, limit_seconds=settings.drain_seconds, begin=self._drain)
         self._notices = ReadyNotices(Ledger(redis), announcement, lambda: serving.ready_counts)
@@ -290,12 +316,21 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         self._lease.end()
         self._control.close()
         self._serving.close()
+        self._monitoring.close()
 
     terminate = stop
 
     def _drain(self) -> None:
         self._lease.drain()
         self._serving.drain()
+
+
+def _tracers(settings: WorkerSettings) -> list[Watcher]:
+    if not settings.tracing:
+        return []
+    from .tracing import WorkerTraces  # noqa: PLC0415 - what it imports is there with the extra only
+
+    return [WorkerTraces().attempt]
 
 
 def _reconnect_consumer() -> None:

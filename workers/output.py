@@ -15,6 +15,7 @@ from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import Failure
 from readie.protocol.payload import Buffer
+from readie.protocol.signing import Keyring, yielded_part
 
 from .control import RunningCall, StoppedError
 from .sandbox.conversation import Credit
@@ -45,6 +46,7 @@ class CallOutput:
         header: the call's, with its placement.
         call: tells that it was cancelled, and hears of news.
         uphold: says in Redis that the attempt runs here; whether it does. Redis may have lost its last moments.
+        keyring: what values are signed with.
         keep_bytes: how much of the end of the output is kept.
         reader_seconds: see ``READER_SECONDS``.
     """
@@ -55,6 +57,7 @@ class CallOutput:
         header: CallHeader,
         call: RunningCall,
         uphold: Callable[[], bool],
+        keyring: Keyring,
         *,
         keep_bytes: int,
         reader_seconds: float = READER_SECONDS,
@@ -65,6 +68,7 @@ class CallOutput:
         self._attempt = header.placement.attempt
         self._call = call
         self._uphold = uphold
+        self._keyring = keyring
         self._keep_bytes = keep_bytes
         self._reader_seconds = reader_seconds
         timeout = header.options.timeout_seconds
@@ -119,10 +123,11 @@ class CallOutput:
         """Publish a value."""
         self.yielded_values += 1
         self._yielded_bytes += len(container)
+        sealed = self._keyring.seal(self._id, yielded_part(self._attempt, self.yielded_values), container)
         self._hear(
             self._tell(
                 lambda: self._ledger.publish_value(
-                    self._id, self._attempt, self.yielded_values, container, self._yielded_bytes
+                    self._id, self._attempt, self.yielded_values, sealed, self._yielded_bytes
                 )
             )
         )
@@ -136,7 +141,7 @@ class CallOutput:
         elif self._reader_gone_at is None:
             self._reader_gone_at = now
         elif now - self._reader_gone_at >= self._reader_seconds:
-            _log.info("call %s: its reader is gone, the function is stopped", self._id)
+            _log.info("call=%s: its reader is gone, the function is stopped", self._id)
             credit = Credit(credit.values, credit.bytes, stop=True)
         self.credit = credit
 
@@ -162,5 +167,5 @@ class CallOutput:
                     raise StoppedError from error
                 if self._deadline is not None and time.monotonic() >= self._deadline:
                     raise TimeoutError("Redis can't be reached") from error
-                _log.warning("call %s: can't publish what it prints or yields: %s; trying again", self._id, error)
+                _log.warning("call=%s: can't publish what it prints or yields: %s; trying again", self._id, error)
                 time.sleep(_RETRY_SECONDS)

@@ -11,6 +11,10 @@ OLDEST_RUNSC = 20240729
 """Release date of the oldest runsc that is known to checkpoint and restore a Python process."""
 
 
+EXIT_CANNOT_START = 78
+"""Exit status of a worker that can't run on this machine as it is: restarting it does not help."""
+
+
 class CannotStartError(Exception):
     """This machine can't run a worker; the text says why and what to do."""
 

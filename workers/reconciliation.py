@@ -10,11 +10,13 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from readie.ledger.holding import Held, HoldingLedger
+from readie.monitoring.health import Health
 from readie.protocol.codes import ErrorCode
 from readie.protocol.envelope import CallState, Envelope, Failure, Report
 
 from .control import RunningCalls
 from .ends import End, Ends
+from .metrics import WorkerMetrics
 from .output import MOVED_ON
 
 _log = logging.getLogger(__name__)
@@ -41,6 +43,8 @@ class Reconciliation:
         renew: renews this worker's lease, which is done at every look.
         every_seconds: between two looks.
         reconnect: has the consumer of this worker's queue connect anew; called from this thread.
+        health: is told that this worker goes on.
+        metrics: counts what is put right.
     """
 
     def __init__(
@@ -55,6 +59,8 @@ class Reconciliation:
         renew: Callable[[], None],
         every_seconds: float,
         reconnect: Callable[[], None],
+        health: Health,
+        metrics: WorkerMetrics,
     ) -> None:
         self._ledger = ledger
         self._calls = calls
@@ -65,6 +71,8 @@ class Reconciliation:
         self._renew = renew
         self._every_seconds = every_seconds
         self._reconnect = reconnect
+        self._health = health
+        self._metrics = metrics
         self._run_id = ""
         self._suspects: Counter[tuple[str, int, CallState]] = Counter()
         self._entered = 0
@@ -105,6 +113,7 @@ class Reconciliation:
             try:
                 # One that hears nothing, however often it connects, is as good as lost.
                 if self._deaf_looks < _HOPELESS_LOOKS:
+                    self._health.turned()
                     self._renew()
                 self.look()
             except RedisError as error:
@@ -120,6 +129,7 @@ class Reconciliation:
         if self._run_id:
             for end in self._ends.latest():
                 self._ends.store_again(end)
+                self._metrics.recovered("end_told_again")
         self._run_id = run_id
 
     def _uphold(self) -> None:
@@ -131,8 +141,9 @@ class Reconciliation:
                 and not self._ledger.uphold(call.id, call.attempt, self._worker, self._incarnation)
                 and call.runs
             ):
-                _log.warning("call %s: attempt %d has moved on, its sandbox is killed", call.id, call.attempt)
+                _log.warning("call=%s: attempt %d has moved on, its sandbox is killed", call.id, call.attempt)
                 call.stop(MOVED_ON)
+                self._metrics.recovered("stale_attempt_killed")
 
     def _settle(self, strange: Sequence[Held]) -> None:
         """Settle what is held in Redis and is neither run here nor on the queue, once it was so for some looks."""
@@ -142,9 +153,11 @@ class Reconciliation:
             del self._suspects[call_id, attempt, state]
             if state is CallState.PLACED:
                 outcome = self._ledger.requeue(call_id, self._worker, self._incarnation)
-                _log.warning("call %s: its message was lost, given back: %s", call_id, outcome)
+                self._metrics.recovered("message_lost")
+                _log.warning("call=%s: its message was lost, given back: %s", call_id, outcome)
                 continue
-            _log.error("call %s: attempt %d is not running here any more, ended as lost", call_id, attempt)
+            self._metrics.recovered("call_lost")
+            _log.error("call=%s: attempt %d is not running here any more, ended as lost", call_id, attempt)
             failure = Failure(code=ErrorCode.WORKER_LOST, message=f"the worker {self._worker} lost track of the call")
             report = Report(worker=self._worker, attempt=attempt)
             end = End(Envelope(id=call_id, state=CallState.FAILED, failure=failure, report=report), attempt, b"")
@@ -157,6 +170,7 @@ class Reconciliation:
         self._deaf_looks = self._deaf_looks + 1 if deaf else 0
         if deaf and self._deaf_looks % _LOOKS == 0:
             _log.error("this worker does not hear its queue, where %d messages are: connecting anew", len(queue))
+            self._metrics.recovered("queue_not_heard")
             self._reconnect()
 
 

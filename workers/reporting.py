@@ -27,7 +27,7 @@ def end_of(run: Run, claim: Claim, worker: str) -> End:
         value_bytes=size,
         value_by_reference=not inline,
         submitted_at=claim.submitted_at,
-        report=_report(run, claim, worker),
+        report=report_of(run, claim, worker),
     )
     return End(envelope, placement.attempt, b"" if inline else run.value)
 
@@ -39,7 +39,8 @@ def start_of(started: Started | None) -> str:
     return f"{started.start} from {started.checkpoint_id}" if started.checkpoint_id else started.start
 
 
-def _report(run: Run, claim: Claim, worker: str) -> Report:
+def report_of(run: Run, claim: Claim, worker: str) -> Report:
+    """Return how an attempt went until now."""
     placement, started = run.header.placement, run.started
     assert placement is not None
     fallback = started.fallback if started else None

@@ -4,15 +4,20 @@ import contextlib
 import dataclasses
 import logging
 import uuid
+from collections.abc import Callable, Sequence
 
 from redis.exceptions import RedisError
 
 from readie.failures import retry_after
 from readie.ledger import Claim
 from readie.ledger.streams import StreamLedger
+from readie.monitoring.log_lines import about_call
+from readie.protocol import keys
 from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
+from readie.protocol.dead_letter import DeadLetter
 from readie.protocol.envelope import Failure
+from readie.protocol.signing import BadSignatureError, Keyring, result_part
 from readie.sizes import format_bytes
 
 from .control import RunningCall, RunningCalls, StoppedError
@@ -22,7 +27,7 @@ from .outcome import Outcome
 from .output import MOVED_ON, CallOutput, MovedOnError
 from .packages.build import PackagesError
 from .patience import Patience
-from .reporting import end_of, start_of
+from .reporting import end_of, report_of, start_of
 from .run import Phases, Run
 from .sandbox.cgroup import LimitError
 from .sandbox.connection import CallResult, ConnectionLostError
@@ -32,6 +37,7 @@ from .sandbox.starter import Started
 from .sandbox_death import failure_of_death, failure_of_limit
 from .serving import Serving
 from .sessions import Sessions
+from .watching import Attempt, AttemptEnd, Watcher, tell
 
 _log = logging.getLogger(__name__)
 
@@ -54,9 +60,12 @@ class Runner:
         sessions: the sandboxes that stay from call to call.
         ends: where they are stored.
         patience: how long to wait for Redis.
+        keyring: what payloads must be signed with, and results are.
         worker: this worker's name.
         max_result_bytes: largest result.
         log_bytes: how much of what a call prints is kept.
+        watchers: are told how each attempt went.
+        stale_message: called for each message that means nothing any more.
     """
 
     def __init__(
@@ -68,9 +77,12 @@ class Runner:
         *,
         ends: Ends,
         patience: Patience,
+        keyring: Keyring,
         worker: str,
         max_result_bytes: int,
         log_bytes: int,
+        watchers: Sequence[Watcher] = (),
+        stale_message: Callable[[], None] = lambda: None,
     ) -> None:
         self._ledger = ledger
         self._serving = serving
@@ -78,28 +90,33 @@ class Runner:
         self._sessions = sessions
         self._ends = ends
         self._patience = patience
+        self._keyring = keyring
         self._worker = worker
         self._max_result_bytes = max_result_bytes
         self._log_bytes = log_bytes
+        self._watchers = watchers
+        self._stale_message = stale_message
 
     def run(self, header: CallHeader, payload: bytes | None) -> Outcome | None:
         """Run a call that was placed here and store its end; ``None`` for a message that means nothing any more."""
         placement = header.placement
         if placement is None:
             return None
-        with self._calls.enter(header.id, placement.attempt) as call:
+        with about_call(header.id), self._calls.enter(header.id, placement.attempt) as call:
             if call is not None and self._ends.of(header.id, placement.attempt) is None:
                 # One that was stopped before its claim is given back with the others that were not begun.
                 return None if call.stopped else self._run(header, payload, call)
+        self._stale_message()
         # A Redis that has lost its last moments delivers again what was delivered.
-        _log.info("call %s: attempt %d was begun here before, dropped", header.id, placement.attempt)
+        _log.info("call=%s: attempt %d was begun here before, dropped", header.id, placement.attempt)
         return None
 
     def _run(self, header: CallHeader, payload: bytes | None, call: RunningCall) -> Outcome | None:
         token = uuid.uuid4().hex
         claimed = self._patience.repeat(lambda: self._ledger.claim(header, token), f"claim of call {header.id}")
         if claimed is None:
-            _log.info("call %s: a late or doubled message, dropped", header.id)
+            self._stale_message()
+            _log.info("call=%s: a late or doubled message, dropped", header.id)
             return None
         call.runs = True
         claim, stored = claimed
@@ -110,18 +127,18 @@ class Runner:
             try:
                 self._execute(run, stored if header.payload_by_reference else payload)
             except Exception as error:
-                _log.exception("call %s: the worker failed", header.id)
+                _log.exception("call=%s: the worker failed", header.id)
                 run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"the worker failed to run it: {error!r}")
             if call.stopped:
                 run.failure, run.value = call.stopped, b""
             call.runs = False
             try:
                 self._leave_session(run)
-                if not self._retry(run, claim):
-                    self._store(run, claim)
+                end = self._retry(run, claim) or self._store(run, claim)
             finally:
                 if run.started is not None and run.session is None:
                     stage.supply.discard(run.started)
+        tell(self._watchers, Attempt(header, end, run.failure, report_of(run, claim, self._worker)))
         return Outcome(run.failure, start_of(run.started))
 
     def _leave_session(self, run: Run) -> None:
@@ -140,6 +157,11 @@ class Runner:
             run.failure = Failure(code=ErrorCode.EXPIRED, message="the call's payload is no longer in Redis")
             return
         try:
+            self._keyring.check_payload(header, payload)
+        except BadSignatureError as error:
+            self._refuse(run, error)
+            return
+        try:
             started = self._start(run)
         except StoppedError:
             started = None
@@ -147,11 +169,18 @@ class Runner:
             run.failure = Failure(code=ErrorCode.PACKAGE_INSTALL, message=str(error))
             return
         except SandboxFailedError as error:
-            _log.error("call %s: no sandbox: %s\n%s", header.id, error.reason, error.log_tail)
+            _log.error("call=%s: no sandbox: %s\n%s", header.id, error.reason, error.log_tail)
             run.failure = Failure(code=ErrorCode.SANDBOX_DIED, message=f"no sandbox could be started: {error.reason}")
             return
         if started is not None:
             self._call(run, started, payload)
+
+    def _refuse(self, run: Run, error: BadSignatureError) -> None:
+        call_id = run.header.id
+        _log.error("call %s: refused: %s", call_id, error)
+        run.failure = Failure(code=ErrorCode.INVALID_REQUEST, message=f"the worker refuses the call: {error}")
+        with contextlib.suppress(RedisError):
+            self._ledger.bury(DeadLetter.of(b"", keys.payload(call_id), f"call {call_id}: {error}"), forged=True)
 
     def _call(self, run: Run, started: Started, payload: bytes) -> None:
         header = run.header
@@ -161,6 +190,7 @@ class Runner:
             header,
             run.call,
             lambda: self._ends.uphold(run.call.id, run.call.attempt),
+            self._keyring,
             keep_bytes=self._log_bytes,
         )
         output.printed_bytes = run.printed_bytes
@@ -244,7 +274,7 @@ class Runner:
         if started.fallback is not None:
             assert placement.checkpoint_id is not None
             _log.warning(
-                "call %s: can't restore %s, starting cold: %s\n%s",
+                "call=%s: can't restore %s, starting cold: %s\n%s",
                 run.header.id,
                 placement.checkpoint_id,
                 started.fallback.reason,
@@ -273,7 +303,7 @@ class Runner:
 
     def _say(self, run: Run, text: str) -> None:
         """Tell the worker's log and, before anything the function prints, the call's own."""
-        _log.info("call %s: %s", run.header.id, text)
+        _log.info("call=%s: %s", run.header.id, text)
         header, line = run.header, f"readie: {text}\n".encode()
         assert header.placement is not None
         with contextlib.suppress(RedisError):
@@ -291,7 +321,8 @@ class Runner:
         inside = {"execute": result.header.execute_seconds, "dump": result.header.dump_seconds}
         run.phases["load"] -= sum(inside.values())
         run.phases.update(inside)
-        run.value = result.value
+        part = result_part("value" if result.error is None else "error")
+        run.value = self._keyring.seal(run.header.id, part, result.value)
         run.ignored_globals = tuple(result.header.ignored_globals)
         if result.error is not None:
             error = result.error
@@ -304,39 +335,42 @@ class Runner:
                 traceback=error.traceback,
             )
 
-    def _retry(self, run: Run, claim: Claim) -> bool:
-        """Have a call that failed run again, if its caller wants that."""
+    def _retry(self, run: Run, claim: Claim) -> AttemptEnd | None:
+        """Have a call that failed run again, if its caller wants that; else ``None``."""
         header, placement = run.header, run.header.placement
         assert placement is not None
         retry = run.failure and retry_after(header.options.retries, claim.begun, run.failure)
         if not retry:
-            return False
+            return None
         again = self._patience.repeat(
             lambda: self._ledger.retry(header.id, placement.attempt, *retry), f"retry of call {header.id}"
         )
         if not again:
-            return False
+            return None
+        run.phases.end("store")
         _log.info(
-            "call %s: attempt %d failed, %.3g s until the next", header.id, placement.attempt, retry.delay_seconds
+            "call=%s: attempt %d failed, %.3g s until the next", header.id, placement.attempt, retry.delay_seconds
         )
-        return True
+        return AttemptEnd.RETRIED
 
-    def _store(self, run: Run, claim: Claim) -> None:
+    def _store(self, run: Run, claim: Claim) -> AttemptEnd:
         run.phases.end("store")
         end = end_of(run, claim, self._worker)
         ended = self._ends.store(end)
+        run.phases.end("store")
         if ended is None:
             _log.warning(
-                "call %s: attempt %d was no longer current; its result was dropped", run.header.id, end.attempt
+                "call=%s: attempt %d was no longer current; its result was dropped", run.header.id, end.attempt
             )
-            return
+            return AttemptEnd.STALE
         _log.info(
-            "call %s: %s, start: %s, %.0f ms in the worker",
+            "call=%s: %s, start: %s, %.0f ms in the worker",
             run.header.id,
             end.envelope.state.value,
             start_of(run.started),
             1000 * (ended.at - claim.started_at),
         )
+        return AttemptEnd(ended.state.value)
 
 
 def _too_large(error: FrameTooLargeError) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from readie.generations.disk import MANIFEST, current_generation
+from readie.sentinel import server_urls
 
 from . import checkpoints
 from .checkpoints import Served
@@ -25,6 +26,7 @@ from .sandbox.network.check import check_network
 from .sandbox.network.gateway import Gateway, NetworkUnavailableError
 from .sandbox.run_folder import own, remove_leftovers
 from .sandbox.runsc import Runsc
+from .sandbox.sandbox import SandboxFailedError
 from .sandbox.supply import Ahead, SandboxSupply
 from .settings import WorkerSettings
 from .sources import new_ids, sources
@@ -78,15 +80,23 @@ class Serving:
         settings: where flavor and generations lie, and how sandboxes are made.
         runsc: what makes them.
         run_dir: this worker's folder for sandboxes' files.
+        failed: is told, from any thread, of checkpoints that could not be restored.
 
     Raises:
         CannotStartError: the flavor has no filesystem on this machine, or sandboxes can't have the network they should.
     """
 
-    def __init__(self, settings: WorkerSettings, runsc: Runsc, run_dir: Path) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        runsc: Runsc,
+        run_dir: Path,
+        failed: Callable[[str | None, SandboxFailedError], None] = lambda *_: None,
+    ) -> None:
         self._settings = settings
         self._runsc = runsc
         self._run_dir = run_dir
+        self._failed = failed
         self._lock = threading.Lock()
         self._stages_opened = 0
         self._closed = threading.Event()
@@ -190,6 +200,7 @@ class Serving:
             sources(served),
             Ahead(self._settings.created_sandboxes, self._settings.ready_memory_bytes, demand),
             changed=self._tell_ready_changed,
+            failed=self._failed,
             start_timeout_seconds=self._settings.start_timeout_seconds,
         )
         return Stage(served, host, supply, PackageLayers(store, filesystem, host), lock_files)
@@ -236,7 +247,7 @@ def _open_gateway(settings: WorkerSettings) -> Gateway | None:
     if settings.sandbox_network != "sandbox":
         return None
     try:
-        return Gateway([settings.redis_url])
+        return Gateway(server_urls(settings.redis_url))
     except NetworkUnavailableError as error:
         raise CannotStartError(str(error)) from None
 

@@ -16,8 +16,8 @@ from readie.ledger import Ledger
 from readie.protocol import keys, task
 from readie.protocol.call import CallHeader
 from readie.protocol.dead_letter import DeadLetter
-from readie.protocol.explain import ExplainRequest
-from readie.protocol.reading import UnreadableError, read, read_argument
+from readie.protocol.owner import owner_of
+from readie.protocol.reading import ReadPlaced, UnreadableError, read_argument
 
 from .outcome import Outcome
 
@@ -39,29 +39,39 @@ class SessionQueue:
 
     Args:
         ledger: whose connection is used; unreadable items go there.
+        session_id: whose calls these are.
         sandbox: id of the sandbox.
+        read: reads an item.
         run: runs a call.
         events: gives Celery's event dispatcher, ``None`` while there is none.
         is_open: whether the session is open on this worker.
         ended: told when the ledger says that the session has ended.
+        on_dead_letter: called for each item that is buried.
     """
 
     def __init__(
         self,
         ledger: Ledger,
+        session_id: str,
         sandbox: str,
         *,
+        read: ReadPlaced,
         run: Callable[[CallHeader, bytes | None], Outcome | None],
         events: Callable[[], Events | None],
         is_open: Callable[[], bool],
         ended: Callable[[str], None],
+        on_dead_letter: Callable[[], None],
     ) -> None:
         self._ledger = ledger
+        self._session_id = session_id
+        self._owner = owner_of(session_id)
         self._sandbox = sandbox
+        self._read = read
         self._run = run
         self._events = events
         self._is_open = is_open
         self._ended = ended
+        self._on_dead_letter = on_dead_letter
         self.active: dict[str, Any] | None = None
         """The call that runs, as Celery's ``inspect active`` shows one."""
         threading.Thread(target=self._consume, name=f"session-{sandbox}", daemon=True).start()
@@ -85,12 +95,13 @@ class SessionQueue:
 
     def _take(self, item: bytes, queue: str) -> None:
         try:
-            raw, header = read(item)
-            if isinstance(header, ExplainRequest):
-                raise UnreadableError("a question, which only a router answers")
+            raw, header = self._read(item)
+            if header.session is None or header.session.id != self._session_id or owner_of(header.id) != self._owner:
+                raise UnreadableError(f"no call of the session {self._session_id}", header.id)
         except UnreadableError as error:
             _log.error("dropped what is no call: queue=%s bytes=%d reason=%r", queue, len(item), str(error))
-            self._ledger.bury(DeadLetter.of(item, queue, str(error)))
+            self._ledger.bury(DeadLetter.of(item, queue, str(error)), forged=error.forged)
+            self._on_dead_letter()
             return
         self.active = _shown(header)
         self._tell("task-received", header, name=header.name, args=f"<{header.payload_bytes} bytes>", kwargs="{}")

@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 
 from readie.ledger.sessions import SessionEnd, SessionLedger
 from readie.protocol.call import CallHeader
+from readie.protocol.reading import ReadPlaced
 from readie.protocol.session import SessionState
 
 from .outcome import Outcome
@@ -58,12 +59,23 @@ class Sessions:
     Args:
         ledger: the sessions' records.
         flavor: this worker's.
+        read: reads the items of their queues.
         events: gives Celery's event dispatcher, ``None`` while there is none.
+        on_dead_letter: called for each item of a session's queue that is no call.
     """
 
-    def __init__(self, ledger: SessionLedger, flavor: str, events: Callable[[], Events | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        ledger: SessionLedger,
+        flavor: str,
+        read: ReadPlaced,
+        events: Callable[[], Events | None] = lambda: None,
+        on_dead_letter: Callable[[], None] = lambda: None,
+    ) -> None:
         self._ledger = ledger
+        self._read = read
         self._events = events
+        self._on_dead_letter = on_dead_letter
         self._flavor = flavor
         self._lock = threading.Lock()
         self._gone = threading.Condition(self._lock)
@@ -138,11 +150,14 @@ class Sessions:
         """Begin to run the calls of a session that has just been opened."""
         session.queue = SessionQueue(
             self._ledger,
+            session.id,
             session.sandbox_id,
+            read=self._read,
             run=run,
             events=self._events,
             is_open=lambda: self._is_open(session),
             ended=self.ended,
+            on_dead_letter=self._on_dead_letter,
         )
 
     def active(self) -> list[dict[str, Any]]:
@@ -184,7 +199,7 @@ class Sessions:
         try:
             self._ledger.end_session(session.id, state, why, sandbox=session.sandbox_id, spare=spare)
         except RedisError as error:
-            _log.warning("session %s: its end can't be told yet: %s", session.id, error)
+            _log.warning("session=%s: its end can't be told yet: %s", session.id, error)
             self._untold[session.sandbox_id] = session.id, state, why
         self._remove(session)
 
@@ -212,7 +227,7 @@ class Sessions:
 
     def _remove(self, session: OpenSession) -> None:
         if self._forget(session):
-            _log.info("session %s: ended, its sandbox %s is removed", session.id, session.sandbox_id)
+            _log.info("session=%s: ended, its sandbox %s is removed", session.id, session.sandbox_id)
             session.stage.supply.remove(session.started)
             session.hold.close()
 

@@ -29,22 +29,21 @@ class WorkerSettings(FlavorSettings, ResultSettings):
     memory_bytes: int = Field(default_factory=lambda: machine_memory_bytes() * 9 // 10, ge=_LEAST_MEMORY_BYTES)
     """What all sandboxes may hold together. Default: nine tenths of the machine's memory."""
     sandbox_memory_bytes: int = Field(default=0, ge=0)
-    """What a call may hold that does not ask for another amount. Default: ``memory_bytes`` shared out to the slots,
-    256 MiB at least."""
+    """What a call may hold that does not ask for another amount. Default: ``READIE_MEMORY_BYTES`` shared out to the
+    slots, 256 MiB at least."""
     ready_memory_bytes: int = Field(default_factory=lambda: min(machine_memory_bytes() // 16, 2 << 30), ge=0)
-    """Memory for sandboxes that are restored ahead for the checkpoints in demand. Default: a sixteenth of this
-    machine's, 2 GiB at the most; 0 keeps none."""
+    """Memory for sandboxes that are restored ahead for the checkpoints in demand; 0 keeps none. Default: a sixteenth of
+    this machine's, 2 GiB at the most."""
     packages_bytes: int = Field(default=4 << 30, ge=0)
-    """Disk for what was installed for calls with ``packages=``; what is in use stays even above it. Default: 4 GiB."""
+    """Disk for what was installed for calls with ``packages=``; what is in use stays even above it."""
     run: Path = Path("/run/readie")
-    """Sandboxes' files while they live. Short: sockets lie below it."""
+    """Sandboxes' files while they live; ``readie up`` has a folder below it for each stack. Short: for sockets."""
     checkpoint_strict_compat: bool = Field(default=True, validation_alias="CHECKPOINT_STRICT_COMPAT")
     """Drop a generation that does not fit this worker; ``false`` keeps it with a warning."""
     lease_seconds: int = Field(default=10, ge=2)
     """A worker that has not renewed its entry for this long is lost."""
     lease_renewal_seconds: float = Field(default=2.0, gt=0)
-    heartbeat_file: Path | None = None
-    """A file that is touched whenever the worker's entry was renewed, for health checks. Default: none."""
+    """How often it renews its entry, and compares its calls with their records."""
     drain_seconds: float = Field(default=20.0, gt=0)
     """How long running calls may go on when the worker is asked to stop; asked again, it stops them at once."""
     start_timeout_seconds: float = Field(default=30.0, gt=0)

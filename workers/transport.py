@@ -9,7 +9,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from celery.worker.state import maybe_shutdown
 from kombu.transport import redis as kombu_redis
@@ -19,8 +19,7 @@ from redis.exceptions import ResponseError
 from readie.ledger import Ledger
 from readie.protocol import keys
 from readie.protocol.dead_letter import DeadLetter
-from readie.protocol.explain import ExplainRequest
-from readie.protocol.reading import UnreadableError, read
+from readie.protocol.reading import PlacedReader, ReadPlaced, UnreadableError
 
 _RETRY_SECONDS: Final = 0.5
 
@@ -33,11 +32,15 @@ class _CarefulRedis(Redis):
     """Returns what is no call as if nothing had been popped.
 
     Args:
+        read: reads an item.
         bury: gets each such item, its queue and what is wrong with it.
     """
 
-    def __init__(self, *, bury: Callable[[bytes, str, str], None], **options: Any) -> None:
+    def __init__(
+        self, *, read: ReadPlaced, bury: Callable[[bytes, str, UnreadableError], None], **options: Any
+    ) -> None:
         super().__init__(**options)
+        self._read = read
         self._bury = bury
 
     def parse_response(self, connection: Any, command_name: str, **options: Any) -> Any:
@@ -49,11 +52,9 @@ class _CarefulRedis(Redis):
         if not queue.endswith(_OWN_QUEUE):
             return reply
         try:
-            _, content = read(item)
-            if isinstance(content, ExplainRequest):
-                raise UnreadableError("a question, which only a router answers")
+            self._read(item)
         except UnreadableError as error:
-            self._bury(item, queue.decode("utf-8", "replace"), str(error))
+            self._bury(item, queue.decode("utf-8", "replace"), error)
             return None
         return reply
 
@@ -64,6 +65,12 @@ class Channel(kombu_redis.Channel):
     A copy is of no use, the ledger knows what was lost; it would cost two round trips for every call.
     """
 
+    # Set where the process is put together. Not options of the transport: `inspect stats` sends those around, as JSON.
+    on_dead_letter: ClassVar[Callable[[], None] | None] = None
+    """Called for each item that is buried."""
+    read_placed: ClassVar[PlacedReader]
+    """Reads the items of the worker's own queue."""
+
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **options: Any) -> Any:
         """Consume a queue."""
         own = queue.encode().endswith(_OWN_QUEUE)
@@ -73,18 +80,26 @@ class Channel(kombu_redis.Channel):
         """Acknowledge a message, of which there is no copy."""
 
     def _get_client(self) -> Callable[..., Redis]:
-        return functools.partial(_CarefulRedis, bury=self._bury)
+        return functools.partial(_CarefulRedis, read=self.read_placed, bury=self._bury)
 
-    def _bury(self, item: bytes, queue: str, reason: str) -> None:
-        _log.error("dropped what is no call: queue=%s bytes=%d reason=%r", queue, len(item), reason)
+    def _bury(self, item: bytes, queue: str, error: UnreadableError) -> None:
+        _log.error("dropped what is no call: queue=%s bytes=%d reason=%r", queue, len(item), str(error))
         with self.conn_or_acquire() as client:
-            Ledger(client).bury(DeadLetter.of(item, queue, reason))
+            Ledger(client).bury(DeadLetter.of(item, queue, str(error)), forged=error.forged)
+        if Channel.on_dead_letter is not None:
+            Channel.on_dead_letter()
+
+
+class SentinelChannel(Channel, kombu_redis.SentinelChannel):
+    """Likewise, to the Redis that Sentinels name."""
+
+    from_transport_options = (*kombu_redis.SentinelChannel.from_transport_options, "on_dead_letter")  # type: ignore[assignment]
 
 
 class Transport(kombu_redis.Transport):
     """What ``broker_transport`` of the app names."""
 
-    Channel = Channel
+    Channel: type[kombu_redis.Channel] = Channel
 
     # Celery's worker ends at an error that is none of its connection's. But a Redis that refuses a command, for want of
     # memory or because it is a replica now, will take it later.
@@ -99,3 +114,9 @@ class Transport(kombu_redis.Transport):
                 maybe_shutdown()
                 _log.warning("can't connect to the broker, trying again: %s", error)
                 time.sleep(_RETRY_SECONDS)
+
+
+class SentinelTransport(Transport):
+    """The same, for a URL of Sentinels."""
+
+    Channel = SentinelChannel

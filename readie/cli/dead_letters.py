@@ -7,48 +7,45 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .cluster import cluster_redis
+from .display import console, plain, print_json, say, when
+from .options import AsJson
+
 if TYPE_CHECKING:
     from readie.protocol.dead_letter import DeadLetter
 
 
 def dead_letters(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     clear: Annotated[bool, typer.Option("--clear", help="Remove them after they have been shown.")] = False,
 ) -> None:
     """Show the messages that a router or a worker could not read, newest first, each with the reason.
 
     The newest thousand are kept, the first 2,000 characters of each; --json prints all of these.
+
+    Exit status: 0 they are shown, be it none.
     """
-    import json
+    with cluster_redis("dead-letters") as redis:
+        from readie.ledger import Ledger
 
-    from readie.connection import connect, reaching_redis
-    from readie.ledger import Ledger
-    from readie.stack.settings import load_settings
-
-    url = load_settings().redis_url
-    with connect(url, name="readie-dead-letters") as redis, reaching_redis(url):
         letters = Ledger(redis).dead_letters(clear=clear)
     if as_json:
-        typer.echo(json.dumps([letter.model_dump() for letter in letters], indent=2))
+        print_json([letter.model_dump() for letter in letters])
     elif letters:
         _show(letters)
     else:
-        typer.echo("No dead letters.")
+        say("No dead letters.")
     if clear and letters:
-        typer.echo(f"Removed {len(letters)}.", err=True)
+        say(f"Removed {len(letters)}.", stderr=True)
 
 
 def _show(letters: "Sequence[DeadLetter]") -> None:
-    from datetime import datetime
-
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
-    console = Console(highlight=False)
+    out = console()
     for letter in letters:
-        when = datetime.fromtimestamp(letter.at).astimezone()
-        console.print(Text(f"{when:%Y-%m-%d %H:%M:%S}  {letter.queue}", style="bold"))
-        console.print(Padding(Text(letter.reason, style="red"), (0, 0, 0, 2)))
+        out.print(plain(f"{when(letter.at)}  {letter.queue}", "bold"))
+        out.print(Padding(plain(letter.reason, "red"), (0, 0, 0, 2)))
         item = Text(letter.item.encode("unicode_escape").decode(), no_wrap=True, overflow="ellipsis")
-        console.print(Padding(item, (0, 0, 0, 2)))
+        out.print(Padding(item, (0, 0, 0, 2)))

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from . import completion
+from .display import console, print_json, say, table
+from .options import AsJson
 
+if TYPE_CHECKING:
     from readie.generations.differences import Differences
     from readie.generations.disk import Generation
 
@@ -20,16 +21,23 @@ app = typer.Typer(
     name="generation", help="Look at generations of checkpoints, and switch between them.", no_args_is_help=True
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Flavor = Annotated[str | None, typer.Option(help="Its flavor.", show_default="READIE_FLAVOR, else default")]
-Name = Annotated[str, typer.Argument(metavar="GENERATION", help="An id or the beginning of one, or 'current'.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="GENERATION",
+        help="An id or the beginning of one, or 'current'.",
+        autocompletion=completion.generations,
+    ),
+]
 
 
 @app.command("list")
-def list_(flavor: Flavor = None, as_json: Json = False) -> None:
-    """List the generations of a flavor, the newest first."""
-    import json
+def list_(flavor: Flavor = None, as_json: AsJson = False) -> None:
+    """List the generations of a flavor, the newest first.
 
+    Exit status: 0 they are listed, be it none.
+    """
     from readie.generations.disk import (
         GenerationError,
         current_generation,
@@ -62,29 +70,30 @@ def list_(flavor: Flavor = None, as_json: Json = False) -> None:
             row["error"] = str(error)
         rows.append(row)
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     if not rows:
-        typer.echo(f"Flavor {flavor!r} has no generation; `make generation` makes one.")
+        say(f"Flavor {flavor!r} has no generation; `make generation` makes one.")
         return
-    table = _table("Generation", "", "runsc", ">Checkpoints", ">Disk MB")
+    made = table("Generation", "", "runsc", ">Checkpoints", ">Disk MB", whole=[str(row["generation"]) for row in rows])
     for row in rows:
         marks = [mark for mark, holds in (("current", row["current"]), ("in use", row["in_use"])) if holds]
-        table.add_row(
+        made.add_row(
             str(row["generation"]),
             ", ".join(marks),
             str(row.get("runsc_version", row.get("error"))),
             str(row.get("checkpoints", "")),
             f"{int(str(row['disk_bytes'])) / 1e6:.0f}",
         )
-    _console().print(table)
+    console().print(made)
 
 
 @app.command()
-def show(name: Name = "current", flavor: Flavor = None, as_json: Json = False) -> None:
-    """Show a generation: its checkpoints, what they cost, and how they came about."""
-    import json
+def show(name: Name = "current", flavor: Flavor = None, as_json: AsJson = False) -> None:
+    """Show a generation: its checkpoints, what they cost, and how they came about.
 
+    Exit status: 0 it is shown; 1 there is none of that name, or it is damaged.
+    """
     from readie.generations.disk import GenerationError, read_plan
     from readie.generations.store import in_use
 
@@ -105,70 +114,67 @@ def show(name: Name = "current", flavor: Flavor = None, as_json: Json = False) -
             "dropped": dict(generation.dropped),
             "plan": plan.model_dump() if plan else None,
         }
-        typer.echo(json.dumps(facts, indent=2))
+        print_json(facts)
         return
-    console = _console()
-    console.print(f"{manifest.generation}, flavor {manifest.flavor}, Python {manifest.python}", soft_wrap=True)
-    console.print(str(generation.path), soft_wrap=True)
-    console.print(
+    say(f"{manifest.generation}, flavor {manifest.flavor}, Python {manifest.python}")
+    say(str(generation.path))
+    say(
         f"captured {manifest.created_at:%Y-%m-%d %H:%M} by runsc {manifest.runsc_version} ({manifest.platform}, "
         f"network {manifest.network}, overlay {manifest.overlay}, gpu {manifest.gpu}), "
-        f"from the filesystem {manifest.filesystem_digest[:12]}",
-        soft_wrap=True,
+        f"from the filesystem {manifest.filesystem_digest[:12]}"
     )
-    table = _table("Checkpoint", ">MB", ">Restore ms", ">Off ms", "Imports")
+    made = table("Checkpoint", ">MB", ">Restore ms", ">Off ms", "Imports")
     for checkpoint in catalogue.checkpoints:
-        table.add_row(
+        made.add_row(
             checkpoint.id,
             f"{checkpoint.megabytes:.0f}",
             f"{checkpoint.restore_seconds * 1e3:.0f}",
             f"{checkpoint.residual_seconds * 1e3:+.0f}",
             " ".join(checkpoint.imported) or "nothing",
         )
-    console.print(table)
+    console().print(made)
     cost = catalogue.cost
-    console.print(
+    say(
         f"restore: {cost.restore_base_seconds * 1e3:.0f} ms and {cost.restore_seconds_per_megabyte * 1e3:.2f} ms for "
-        f"each MB; cold start: {cost.cold_base_seconds * 1e3:.0f} ms and the imports; {len(catalogue.modules)} modules",
-        soft_wrap=True,
+        f"each MB; cold start: {cost.cold_base_seconds * 1e3:.0f} ms and the imports; {len(catalogue.modules)} modules"
     )
     for checkpoint_id, problem in generation.dropped.items():
-        console.print(f"{checkpoint_id} is not usable: {problem}", style="red", markup=False, soft_wrap=True)
+        say(f"{checkpoint_id} is not usable: {problem}", "red")
     if plan is not None and plan.expected is not None:
-        console.print(
+        say(
             f"planned for {plan.import_sets} import sets of {plan.corpus}: mean predicted start "
             f"{plan.expected.planned_seconds:.3f} s, with the empty checkpoint alone "
-            f"{plan.expected.empty_seconds:.3f} s, cold {plan.expected.cold_seconds:.3f} s",
-            markup=False,
-            soft_wrap=True,
+            f"{plan.expected.empty_seconds:.3f} s, cold {plan.expected.cold_seconds:.3f} s"
         )
     for note in plan.notes if plan else ():
-        console.print(note, markup=False, soft_wrap=True)
+        say(note)
 
 
 @app.command()
-def verify(name: Name = "current", flavor: Flavor = None, as_json: Json = False) -> None:
-    """Compare the content of a generation's files with what was captured. Exit status 1: something has changed."""
-    import json
+def verify(name: Name = "current", flavor: Flavor = None, as_json: AsJson = False) -> None:
+    """Compare the content of a generation's files with what was captured.
 
+    Exit status: 0 they are as captured; 1 something has changed, or there is no such generation.
+    """
     from readie.generations.disk import verify as problems_of
 
     generation = _find(name, flavor)
     problems = problems_of(generation)
     if as_json:
-        typer.echo(json.dumps({"generation": generation.manifest.generation, "problems": problems}, indent=2))
+        print_json({"generation": generation.manifest.generation, "problems": problems})
     elif problems:
-        typer.echo("\n".join(problems))
+        say("\n".join(problems))
     else:
-        typer.echo(f"{generation.manifest.generation}: all {len(generation.checkpoints)} checkpoints are as captured.")
+        say(f"{generation.manifest.generation}: all {len(generation.checkpoints)} checkpoints are as captured.")
     raise typer.Exit(1 if problems else 0)
 
 
 @app.command()
-def use(name: Name, flavor: Flavor = None, as_json: Json = False) -> None:
-    """Make a generation the current one. Running workers take it up by themselves."""
-    import json
+def use(name: Name, flavor: Flavor = None, as_json: AsJson = False) -> None:
+    """Make a generation the current one. Running workers take it up by themselves.
 
+    Exit status: 0 it is the current one; 1 there is none of that name, or the link can't be written.
+    """
     from readie.generations.store import use as switch_to
 
     generation = _find(name, flavor)
@@ -176,9 +182,9 @@ def use(name: Name, flavor: Flavor = None, as_json: Json = False) -> None:
     with _files():
         switch_to(data, flavor, generation.path)
     if as_json:
-        typer.echo(json.dumps({"generation": generation.manifest.generation, "path": str(generation.path)}, indent=2))
+        print_json({"generation": generation.manifest.generation, "path": str(generation.path)})
     else:
-        typer.echo(f"{generation.manifest.generation} is the current generation of flavor {flavor!r}.")
+        say(f"{generation.manifest.generation} is the current generation of flavor {flavor!r}.")
 
 
 @app.command()
@@ -186,13 +192,14 @@ def prune(
     keep: Annotated[int, typer.Option(min=0, help="How many to keep besides the current one, the newest.")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, only say what would go.")] = False,
     flavor: Flavor = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove old generations, and filesystems that no generation needs any more.
 
     The current generation and those that a worker serves are never removed.
+
+    Exit status: 0 they are removed, be it none; 1 something can't be removed.
     """
-    import json
     from dataclasses import asdict
 
     from readie.generations.store import prune as remove_old
@@ -201,52 +208,53 @@ def prune(
     with _files():
         pruned = remove_old(data, flavor, keep=keep, dry_run=dry_run)
     if as_json:
-        typer.echo(json.dumps(asdict(pruned), indent=2))
+        print_json(asdict(pruned))
         return
     removed = "Would remove" if dry_run else "Removed"
     for name in pruned.generations:
-        typer.echo(f"{removed} generation {name}")
+        say(f"{removed} generation {name}")
     for name in pruned.filesystems:
-        typer.echo(f"{removed} filesystem {name[:12]}")
+        say(f"{removed} filesystem {name[:12]}")
     for name in pruned.in_use:
-        typer.echo(f"Kept {name}: a worker serves it")
-    typer.echo(f"{pruned.freed_bytes / 1e6:.0f} MB {'would be' if dry_run else 'are'} free again.")
+        say(f"Kept {name}: a worker serves it")
+    say(f"{pruned.freed_bytes / 1e6:.0f} MB {'would be' if dry_run else 'are'} free again.")
 
 
 @app.command()
 def diff(
     before: Name,
-    after: Annotated[str, typer.Argument(metavar="OTHER", help="The same, for the second one.")] = "current",
+    after: Annotated[
+        str,
+        typer.Argument(metavar="OTHER", help="The same, for the second one.", autocompletion=completion.generations),
+    ] = "current",
     flavor: Flavor = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show what is different between two generations."""
+    """Show what is different between two generations.
+
+    Exit status: 0 it is shown, be it nothing; 1 there is none of that name, or it is damaged.
+    """
     from readie.generations.differences import compare
 
     first, second = _find(before, flavor), _find(after, flavor)
     differences = compare(first, second)
     if as_json:
-        typer.echo(differences.model_dump_json(indent=2))
+        print_json(differences.model_dump(mode="json"))
     else:
         _show_differences(first, second, differences)
 
 
 def _show_differences(first: "Generation", second: "Generation", differences: "Differences") -> None:
-    console = _console()
-    console.print(f"{first.manifest.generation} -> {second.manifest.generation}")
+    say(f"{first.manifest.generation} -> {second.manifest.generation}")
     if not differences.any:
-        console.print("  Made for the same, with the same checkpoints; times differ as measurements do.")
+        say("  Made for the same, with the same checkpoints; times differ as measurements do.")
     for field, change in (differences.manifest | differences.cost).items():
-        console.print(f"  {field}: {_short(change.before)} -> {_short(change.after)}", markup=False, soft_wrap=True)
+        say(f"  {field}: {_short(change.before)} -> {_short(change.after)}")
     for changed in differences.checkpoints:
         names = [*(f"+{name}" for name in changed.added), *(f"-{name}" for name in changed.removed)]
-        console.print(
-            f"  {changed.before or 'none'} -> {changed.after or 'none'}: {' '.join(names)}",
-            markup=False,
-            soft_wrap=True,
-        )
+        say(f"  {changed.before or 'none'} -> {changed.after or 'none'}: {' '.join(names)}")
     for module, change in differences.modules.items():
-        console.print(f"  import {module}: {_short(change.before)} -> {_short(change.after)} s", soft_wrap=True)
+        say(f"  import {module}: {_short(change.before)} -> {_short(change.after)} s")
 
 
 def _short(value: str | float | None) -> str:
@@ -286,20 +294,3 @@ def _files() -> Iterator[None]:
         yield
     except OSError as error:
         raise ReadieError(f"{error.filename}: {error.strerror}") from error
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console(highlight=False)
-
-
-def _table(*titles: str) -> "Table":
-    """Return a table of these columns; one whose title begins with > has numbers."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE, padding=(0, 1), pad_edge=False)
-    for title in titles:
-        table.add_column(title.removeprefix(">"), justify="right" if title.startswith(">") else "left", overflow="fold")
-    return table

@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from .display import say
+from .options import Target
+
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="FILE:FUNCTION", help="A function in a Python file.")],
+    target: Target,
     arguments: Annotated[
         list[str] | None,
         typer.Option(
@@ -22,12 +25,13 @@ def run(
 ) -> None:
     """Run a function remotely and print its value, or each value of a generator as it comes.
 
-    The file is executed, as an import would do it. What the function prints comes on standard error. Exit status: 0 it
-    returned; 1 it raised or could not run; 130 it was interrupted, and cancelled.
+    The file is executed, as an import would do it. What the function prints comes on standard error.
+
+    Exit status: 0 it returned; 1 it raised or could not run; 130 it was interrupted, and cancelled.
     """
     from readie.call import Call
     from readie.cli.target import load_function
-    from readie.errors import ReadieError
+    from readie.errors import ClusterUnavailableError, ReadieError, RemoteError
     from readie.stream import yields
 
     function = load_function(target).options(stream_logs=True)
@@ -40,7 +44,9 @@ def run(
         else:
             _print(call.result(), as_json=as_json)
     except ReadieError as error:
-        typer.echo(f"readie: {type(error).__name__}: {_with_traceback(error)}", err=True)
+        if isinstance(error, ClusterUnavailableError) and not isinstance(error, RemoteError):
+            raise
+        say(f"readie: {type(error).__name__}: {_with_traceback(error)}", stderr=True)
         raise typer.Exit(1) from None
     except BaseException:
         call.cancel()

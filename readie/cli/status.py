@@ -2,9 +2,13 @@
 
 # ruff: noqa: PLC0415 - see the package's docstring
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import typer
+
+from .display import Fact, console, facts, plain, print_json, say, table
+from .options import AsJson
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,96 +19,83 @@ EXIT_STATUS = {"running": 0, "starting": 1, "degraded": 1, "stopped": 3}
 
 
 def status(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what runs: Redis, routers, workers, calls.
 
     Exit status: 0 all runs; 1 it is starting, or a part of it is missing; 3 nothing runs.
     """
-    from readie.stack.overview import look
-    from readie.stack.settings import load_settings
-
-    settings = load_settings()
-    configured = bool({"redis_url", "redis_url_file"} & settings.model_fields_set)
-    overview = look(settings.home.absolute(), settings.redis_url, redis_configured=configured)
+    overview = look_at_home()
     if as_json:
-        typer.echo(overview.model_dump_json(indent=2))
+        print_json(overview.model_dump(mode="json"))
     else:
         _show(overview)
     raise typer.Exit(EXIT_STATUS[overview.state])
 
 
+def look_at_home() -> "Overview":
+    """Return what runs, as the settings say where to look."""
+    from readie.stack.overview import look
+    from readie.stack.settings import load_settings
+
+    settings = load_settings()
+    configured = bool({"redis_url", "redis_url_file"} & settings.model_fields_set)
+    return look(settings.home.absolute(), settings.redis_url, redis_configured=configured)
+
+
 def _show(overview: "Overview") -> None:
-    from rich.console import Console
-    from rich.markup import escape
-
-    console = Console(highlight=False)
     if overview.state == "stopped" and overview.redis.error is not None:
-        console.print(f"Nothing runs in {escape(str(overview.home))}; `readie up -d` starts a stack.", soft_wrap=True)
+        say(f"Nothing runs in {overview.home}; `readie up -d` starts a stack.")
         return
-    console.print(_facts(overview))
+    out = console()
+    out.print(facts(_facts(overview)))
     if overview.workers:
-        console.print(_workers(overview))
+        out.print(_workers(overview))
 
 
-def _facts(overview: "Overview") -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold", no_wrap=True)
-    facts.add_column(overflow="fold")
-
-    def add(name: str, value: str, style: str = "") -> None:
-        facts.add_row(name, Text(value, style=style))
-
-    add("State", overview.state, "green" if overview.state == "running" else "yellow")
+def _facts(overview: "Overview") -> "Iterator[Fact]":
+    yield "State", overview.state, "green" if overview.state == "running" else "yellow"
     if overview.stack is not None:
-        add("Home", str(overview.home))
+        yield "Home", str(overview.home)
         if not overview.stack.supervisor_running:
-            add("Supervisor", "gone; what ends is not started again. `readie up` puts that right", "yellow")
+            yield "Supervisor", "gone; what ends is not started again. `readie up` puts that right", "yellow"
         for part in overview.stack.parts:
             if part.failure is not None:
-                add(part.name, part.failure, "red")
+                yield part.name, part.failure, "red"
             elif not part.running:
-                add(part.name, "not running", "yellow")
+                yield part.name, "not running", "yellow"
             elif part.restarts:
-                add(part.name, f"was started again {part.restarts} times")
+                yield part.name, f"was started again {part.restarts} times"
     redis = overview.redis
     if redis.error is not None:
-        add("Redis", f"{redis.url} does not answer: {redis.error}", "red")
+        yield "Redis", f"{redis.url} does not answer: {redis.error}", "red"
     else:
-        add("Redis", f"{redis.url}  {redis.version}  {(redis.used_memory_bytes or 0) / 1e6:.1f} MB")
-        add("Routers", ", ".join(router.id for router in overview.routers) or "none", "" if overview.routers else "red")
+        yield "Redis", f"{redis.url}  {redis.version}  {(redis.used_memory_bytes or 0) / 1e6:.1f} MB"
+        routers = ", ".join(router.id for router in overview.routers)
+        yield "Routers", routers or "none", "" if routers else "red"
     if overview.calls is not None:
         calls = overview.calls
-        add("Calls", f"{calls.pending} pending, {calls.waiting} waiting for a worker, {calls.submitted} not yet routed")
+        yield (
+            "Calls",
+            f"{calls.pending} pending, {calls.waiting} waiting for a worker, {calls.submitted} not yet routed",
+        )
         if calls.stale:
-            add("", f"{calls.stale} late or doubled messages and ends were dropped")
+            yield "", f"{calls.stale} late or doubled messages and ends were dropped"
+        if calls.forged:
+            yield "", f"{calls.forged} refused: not signed as they must be; `readie dead-letters` shows them", "red"
     if overview.calls is not None and not overview.workers:
-        add("Workers", "none", "yellow")
-    return facts
+        yield "Workers", "none", "yellow"
 
 
 def _workers(overview: "Overview") -> "Table":
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE, padding=(0, 1), pad_edge=False)
-    table.add_column("Worker", overflow="fold")
-    table.add_column("PID", justify="right", no_wrap=True)
-    table.add_column("Busy", justify="right", no_wrap=True)
-    table.add_column("Flavor", overflow="fold")
-    table.add_column("Generation", overflow="fold")
-    table.add_column("Checkpoints", justify="right")
+    made = table("Worker", ">PID", ">Busy", "Flavor", "Generation", ">Checkpoints")
     for worker in overview.workers:
-        table.add_row(
-            Text(worker.name),
+        made.add_row(
+            plain(worker.name),
             str(worker.pid),
             f"{worker.busy}/{worker.slots}",
-            Text(worker.flavor),
-            Text(worker.generation or "none: cold starts"),
+            plain(worker.flavor),
+            plain(worker.generation or "none: cold starts"),
             str(len(worker.checkpoints)),
         )
-    return table
+    return made

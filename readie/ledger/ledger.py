@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from redis import Redis
 
 from readie.protocol import keys
-from readie.protocol.announcement import Announcement, ReadyCounts, encode_ready
+from readie.protocol.announcement import Announcement, ReadyCounts, WorkerCounts, encode_ready
 from readie.protocol.call import CallHeader
 from readie.protocol.catalogue import Catalogue
 from readie.protocol.codes import ErrorCode
@@ -122,6 +122,8 @@ class Ledger:
         expires_seconds: float | None = None,
         *,
         listens: bool = False,
+        name: str = "",
+        client: str = "",
     ) -> float:
         """Accept a call and wake a router, in one round trip (two with a payload); harmless when sent again.
 
@@ -132,6 +134,8 @@ class Ledger:
             payload: the pieces of the pickled function and arguments when they are not in the message.
             expires_seconds: within which it must begin.
             listens: whether the client wants to hear of its first output or value.
+            name: the function's, for people who list calls.
+            client: who it is from, likewise.
 
         Returns:
             The submit time (Redis clock, seconds).
@@ -141,8 +145,16 @@ class Ledger:
         return float(
             self._run(
                 "submit",
-                [keys.call(call_id), keys.PENDING, keys.SUBMIT_QUEUE],
-                [call_id, message, reply, "" if expires_seconds is None else expires_seconds, "1" if listens else ""],
+                [keys.call(call_id)],
+                [
+                    call_id,
+                    message,
+                    reply,
+                    "" if expires_seconds is None else expires_seconds,
+                    "1" if listens else "",
+                    name,
+                    client,
+                ],
             )
         )
 
@@ -213,7 +225,7 @@ class Ledger:
         before, after = encode_result(envelope)
         ended = self._run(
             "finish",
-            _ending_keys(envelope.id),
+            [keys.call(envelope.id)],
             [
                 envelope.id,
                 attempt,
@@ -255,7 +267,7 @@ class Ledger:
         )
         outcome = self._run(
             "cancel",
-            _ending_keys(call_id),
+            [keys.call(call_id)],
             [
                 call_id,
                 *encode_result(envelope),
@@ -281,18 +293,22 @@ class Ledger:
 
     def watch(self, call_id: str, reply: str) -> Watch:
         """Return a call's result, or be told of it on the channel ``keys.replies(reply)``."""
-        state, result = self._run("watch", [keys.call(call_id), keys.result(call_id)], [reply])
+        state, result = self._run("watch", [keys.call(call_id)], [reply, call_id])
         return Watch(CallState(state.decode()) if state else None, result or None)
 
     def state(self, call_id: str) -> tuple[CallState | None, str]:
         """Return a call's state (``None``: no record) and what a waiting call waits for, for people."""
-        state, waits_for = self._run("state", [keys.call(call_id), keys.WAITING_GROUPS], [])
+        state, waits_for = self._run("state", [keys.call(call_id)], [])
         return CallState(state.decode()) if state else None, waits_for.decode()
 
     def announce(
-        self, announcement: Announcement, lease_seconds: int, ready: ReadyCounts = MappingProxyType({})
+        self,
+        announcement: Announcement,
+        lease_seconds: int,
+        ready: ReadyCounts = MappingProxyType({}),
+        counts: WorkerCounts | None = None,
     ) -> bool:
-        """Write or renew a worker's entry; ``True`` when it is new or changed, ``ready`` apart."""
+        """Write or renew a worker's entry; ``True`` when it is new or changed, ``ready`` and ``counts`` apart."""
         return bool(
             self._run(
                 "announce",
@@ -315,6 +331,7 @@ class Ledger:
                     encode_ready(ready),
                     announcement.max_sessions,
                     int(announcement.evicts_idle_sessions),
+                    "" if counts is None else counts.model_dump_json(),
                 ],
             )
         )
@@ -335,9 +352,14 @@ class Ledger:
         """Have routers choose something else on a worker, for a while, than a checkpoint it failed to restore."""
         self._run("avoid", [keys.worker_avoided(worker)], [checkpoint_id, AVOID_SECONDS])
 
-    def bury(self, letter: DeadLetter) -> None:
-        """Keep what can't be read for people to see, the newest :data:`MOST_DEAD_LETTERS`."""
-        self._run("bury", [keys.DEAD_LETTERS], [letter.model_dump_json(), MOST_DEAD_LETTERS])
+    def bury(self, letter: DeadLetter, *, forged: bool = False) -> None:
+        """Keep what can't be read for people to see, the newest :data:`MOST_DEAD_LETTERS`.
+
+        Args:
+            letter: what is kept of it.
+            forged: count it as not signed.
+        """
+        self._run("bury", [], [letter.model_dump_json(), MOST_DEAD_LETTERS, int(forged)])
 
     def dead_letters(self, *, clear: bool = False) -> list[DeadLetter]:
         """Return the dead letters, newest first, and with ``clear`` remove them."""
@@ -361,7 +383,3 @@ def _dead_letter(text: bytes) -> DeadLetter:
         return DeadLetter.model_validate_json(text)
     except ValidationError:
         return DeadLetter.of(text, keys.DEAD_LETTERS, "not a dead letter of ours")
-
-
-def _ending_keys(call_id: str) -> list[str]:
-    return [keys.call(call_id), keys.result(call_id), keys.payload(call_id), keys.PENDING]

@@ -29,6 +29,8 @@ class Addressed(NamedTuple):
     message: str
     taken: bytes
     """The item on the router's taken list, ``b""`` when the call comes from the waiting ones."""
+    item: bytes = b""
+    """The item that the call was read from: what the call's record has not is not the call's. Empty: not known."""
 
 
 class Parking(NamedTuple):
@@ -41,6 +43,8 @@ class Parking(NamedTuple):
     priority: int
     waits_for: str
     client: str = ""
+    item: bytes = b""
+    """See :attr:`Addressed.item`."""
 
 
 class Parked(IntEnum):
@@ -162,7 +166,7 @@ class RoutingLedger(RecoveryLedger):
             calls: with the placement to make in each header.
         """
         runs = []
-        for header, message, taken in calls:
+        for header, message, taken, item in calls:
             placement = header.placement
             assert placement is not None
             worker = placement.worker
@@ -177,6 +181,7 @@ class RoutingLedger(RecoveryLedger):
             ]
             session = header.session.id if header.session else ""
             args = [header.id, placement.attempt, placement.incarnation, worker, message, taken, memory or "", session]
+            args += [placement.model_dump_json(include={"checkpoint_id", "reason", "predicted_seconds"}), item]
             runs.append((script_keys, args))
         return [_placed(reply) for reply in self._run_all("place", runs)]
 
@@ -194,7 +199,7 @@ class RoutingLedger(RecoveryLedger):
         runs = []
         for call in calls:
             args = [call.call_id, capacity, call.taken, call.waits_for, call.group, call.priority]
-            args += [most, call.client, most_per_client]
+            args += [most, call.client, most_per_client, call.item]
             runs.append(([keys.call(call.call_id), keys.router_taken(router)], args))
         replies = self._run_all("park", runs)
         return [Broken(str(reply)) if isinstance(reply, Exception) else Parked(reply) for reply in replies]
@@ -252,6 +257,13 @@ class RoutingLedger(RecoveryLedger):
         now = self.now()
         entries = cast("list[tuple[bytes, float]]", self.redis.zrange(keys.EXPIRIES, 0, most - 1, withscores=True))
         return [(call_id.decode(), at - now) for call_id, at in entries]
+
+    def put_expiry(self, call_id: str, at: float | None) -> None:
+        """Say what is true of when a call must begin before; ``None``: it may begin at any time."""
+        if at is None:
+            self.drop_expiry(call_id)
+        else:
+            self.redis.zadd(keys.EXPIRIES, {call_id: at}, xx=True)
 
     def drop_expiry(self, call_id: str) -> None:
         """Forget that a call must begin before a time."""

@@ -70,6 +70,8 @@ class Joining(NamedTuple):
     """By which the router knows the session."""
     message: str = ""
     """Addressed to that one's worker."""
+    item: bytes = b""
+    """See :attr:`Addressed.item`."""
 
 
 class SessionLedger(RoutingLedger):
@@ -84,7 +86,7 @@ class SessionLedger(RoutingLedger):
             calls: each with a session in its header.
         """
         runs = []
-        for header, attempt, taken, sandbox, message in calls:
+        for header, attempt, taken, sandbox, message, item in calls:
             use = header.session
             assert use is not None
             args = [
@@ -99,6 +101,7 @@ class SessionLedger(RoutingLedger):
                 message,
                 taken,
                 most_waiting,
+                item,
             ]
             runs.append(([keys.call(header.id), keys.session(use.id), keys.router_taken(router)], args))
         return [_joined(reply) for reply in self._run_all("session_join", runs)]

@@ -181,8 +181,8 @@ class StreamLedger(Ledger):
         """
         state, total, entries = self._run(
             "read_output",
-            [keys.call(call_id), keys.output(call_id)],
-            [offset, _MOST_ENTRIES, listener or ""],
+            [keys.call(call_id)],
+            [offset, _MOST_ENTRIES, listener or "", call_id],
         )
         return Printed(
             CallState(state.decode()) if state else None,

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, TypeAdapter, model_validator
 
 from .call import Message
+from .envelope import CallState, Start
 
 
 class Announcement(Message):
@@ -49,6 +50,27 @@ class Announcement(Message):
                 f"a call holds {self.call_memory_bytes} bytes by itself, more than the worker's {self.memory_bytes}"
             )
         return self
+
+
+SandboxState = Literal["busy", "idle", "ready", "created"]
+
+
+class WorkerCounts(Message):
+    """What a worker has and has done, told with each renewal of its lease, for people. No decision needs it."""
+
+    sandboxes: dict[SandboxState, int]
+    """Busy with a call, idle in a session, ready for a call, created and no more."""
+    ready_bytes: int
+    """Memory that the ready ones hold."""
+    ready_bytes_limit: int
+    quarantined: tuple[str, ...] = ()
+    """Checkpoints that are not tried now, because their restores failed in a row."""
+    starts: dict[Start, int]
+    """Calls that ended here since the process began, by how they got their sandbox."""
+    ended: dict[CallState, int]
+    """Calls that ended here since then, by their end."""
+    calls_per_second: float
+    """Ends of the last ten seconds."""
 
 
 ReadyCounts = Mapping[str | None, int]

@@ -5,6 +5,8 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
+from .owner import ID_PATTERN
+
 PROTOCOL_VERSION: Final = 1
 """Newest version of what clients, routers and workers write to each other, and that this release reads.
 
@@ -101,7 +103,7 @@ class CallOptions(Asked):
 class SessionUse(Asked):
     """What a call says of the session that it belongs to."""
 
-    id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    id: str = Field(pattern=f"^{ID_PATTERN}$")
     idle_ttl_seconds: float = Field(gt=0, allow_inf_nan=False)
     """For whoever opens it."""
     may_open: bool = True
@@ -133,13 +135,28 @@ class Placement(Message):
     """The sandbox of the call's session; ``None`` starts one."""
     restarted: str | None = None
     """Why the session that the call opens was lost before."""
+    signature: str | None = Field(default=None, max_length=128)
+    """The router's, where there are keys: the key's id, a colon, the hex digits of the code."""
+
+
+class CallSignature(Message):
+    """The client's signature of a call; see :mod:`readie.protocol.signing`."""
+
+    key: str = Field(max_length=32)
+    """The key's id."""
+    at: float = Field(allow_inf_nan=False)
+    """When it was signed: client's clock, seconds since the epoch."""
+    payload: str = Field(max_length=64)
+    """SHA-256 of the payload, hex."""
+    mac: str = Field(max_length=64)
+    """The code, hex."""
 
 
 class CallHeader(Message):
     """Everything about a call but its function and arguments."""
 
     protocol: int = Field(ge=1)
-    id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
+    id: str = Field(pattern=f"^{ID_PATTERN}$")
     name: str = Field(max_length=256)
     """The function's qualified name, for people."""
     python: str = Field(pattern=r"^\d+\.\d+$")
@@ -154,7 +171,10 @@ class CallHeader(Message):
     """Whether the payload is the Redis value ``keys.payload(id)`` instead of the message's body."""
     streams: bool = False
     """Whether the client reads values while they are yielded; the worker then waits for it."""
+    signature: CallSignature | None = None
     placement: Placement | None = None
+    traceparent: str | None = Field(default=None, pattern=r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
+    """The span of the call, as the W3C writes it, where the client traces; router and worker add theirs below it."""
 
     @field_validator("protocol")
     @classmethod

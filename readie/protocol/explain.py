@@ -6,6 +6,7 @@ from pydantic import Field
 
 from .call import CallHeader, ImportHints, Message
 from .envelope import Failure
+from .owner import ID_PATTERN
 
 ANSWER_SECONDS: Final = 30
 """How long an answer waits to be read."""
@@ -15,7 +16,7 @@ class ExplainRequest(Message):
     """An item of the submit queue (as JSON) that asks for an explanation instead of a placement."""
 
     task: Literal["readie.explain"]  # keys.EXPLAIN_TASK
-    id: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
+    id: str = Field(pattern=f"^{ID_PATTERN}$")
     """Names the list ``keys.explanation(id)`` that takes the answer."""
     header: CallHeader
     """Of the call that would be made; its payload is not needed."""

@@ -37,6 +37,8 @@ CAPACITY: Final = PREFIX + "capacity"
 """Counter of the events that may let a waiting call run: a call ended, a worker came. One key, never removed."""
 STALE: Final = PREFIX + "stale"
 """Counter of the messages and ends of attempts that had moved on, which were dropped. One key, never removed."""
+FORGED: Final = PREFIX + "forged"
+"""Counter of what was refused because it was not signed as it must be. One key, never removed."""
 DEAD_LETTERS: Final = PREFIX + "dead-letters"
 """List of unreadable messages with the reason, newest first, cut to a fixed length."""
 SESSIONS: Final = PREFIX + "sessions"
@@ -53,6 +55,9 @@ SESSION_WORD: Final = "session:"
 """Comes before a sandbox's id on a worker's control channel: its session has ended."""
 WAKE: Final = "wake"
 """The one item on the submit queue that is not a message: it asks a router to look at the waiting calls."""
+
+WISH_WORD: Final = "wish "
+"""Stands on the submit queue before the id of a :func:`wish`."""
 
 NEWS: Final = "news "
 """Stands before the call's id in a word that something of it is to be read, or was."""
@@ -106,8 +111,13 @@ def worker(name: str) -> str:
 
 
 def worker_control(incarnation: str) -> str:
-    """Pub/sub channel on which one worker process hears which of its calls to stop, and whose readers went on."""
+    """Pub/sub channel on which one worker process hears which of its calls to stop."""
     return f"{PREFIX}worker-control:{incarnation}"
+
+
+def reader_news(incarnation: str, call_id: str) -> str:
+    """Pub/sub channel on which one worker process hears that the reader of a call went on."""
+    return f"{PREFIX}reader-news:{incarnation}:{call_id}"
 
 
 def worker_calls(name: str) -> str:
@@ -167,6 +177,12 @@ def worker_avoided(name: str) -> str:
 def worker_queue(name: str) -> str:
     """Celery's own direct queue of one worker (``worker_direct``)."""
     return f"{name}.dq2"
+
+
+def wish(wish_id: str) -> str:
+    """String: what a client wants a router to do with a call or a session that has the same owner as the id. A router
+    removes it; it expires where there is none."""
+    return f"{PREFIX}wish:{wish_id}"
 
 
 def router_taken(router_id: str) -> str:

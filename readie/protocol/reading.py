@@ -7,6 +7,8 @@ import base64
 import binascii
 import json
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -14,12 +16,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from . import keys
 from .call import CallHeader
 from .explain import ExplainRequest
+from .owner import ID_PATTERN
+from .signing import BadSignatureError, Keyring
 from .task import HEADER
 
 MOST_ITEM_BYTES: Final = 256 * 1024
 """A message whose payload is inline has less than a tenth of it."""
 _MOST_REASON: Final = 500
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ID: Final = re.compile(ID_PATTERN)
 _BODY: Final = re.compile(
     rb'\s*\[\s*\[\s*(?:null|"[A-Za-z0-9+/=]*")\s*\]\s*,\s*\{\s*\}\s*,'
     rb'\s*\{\s*(?:"(?:callbacks|errbacks|chain|chord)"\s*:\s*null\s*,?\s*){4}\}\s*\]\s*'
@@ -71,19 +75,27 @@ class _Properties(BaseModel):
     priority: int | None = None
 
 
+ReadPlaced = Callable[[bytes], tuple[Any, CallHeader]]
+"""Like :func:`read_placed`, of whoever knows the keys."""
+
+
 class UnreadableError(Exception):
     """An item of a queue is neither a call nor a question.
 
     Attributes:
         call_id: the id of a call that it carries, as far as one can be read.
         question_id: likewise of a question.
+        forged: whether it was readable, but not signed as it must be.
     """
 
-    def __init__(self, reason: str, call_id: str | None = None, question_id: str | None = None) -> None:
+    def __init__(
+        self, reason: str, call_id: str | None = None, question_id: str | None = None, *, forged: bool = False
+    ) -> None:
         # Half a character of an item would make whatever says the reason unspeakable.
         super().__init__(reason[:_MOST_REASON].encode("utf-8", "backslashreplace").decode())
         self.call_id = call_id
         self.question_id = question_id
+        self.forged = forged
 
 
 def read(item: bytes) -> tuple[Any, CallHeader | ExplainRequest]:
@@ -110,6 +122,50 @@ def read(item: bytes) -> tuple[Any, CallHeader | ExplainRequest]:
         raise UnreadableError(f"bad header: {_first_problem(error)}", call_id) from error
     except (LookupError, TypeError, AttributeError) as error:
         raise UnreadableError(f"not a Celery message: {error!r}", call_id) from error
+
+
+def read_signed(item: bytes, keyring: Keyring, max_age_seconds: float) -> tuple[Any, CallHeader | ExplainRequest]:
+    """Return what :func:`read` returns, of who has a signing key.
+
+    Raises:
+        UnreadableError: also for what is not signed as it must be.
+    """
+    raw, content = read(item)
+    try:
+        keyring.check_call(content.header if isinstance(content, ExplainRequest) else content, max_age_seconds)
+    except BadSignatureError as error:
+        if isinstance(content, ExplainRequest):
+            raise UnreadableError(str(error), question_id=content.id, forged=True) from error
+        raise UnreadableError(str(error), content.id, forged=True) from error
+    return raw, content
+
+
+def read_placed(item: bytes, keyring: Keyring, max_age_seconds: float) -> tuple[Any, CallHeader]:
+    """Return a call that a router has sent to a worker.
+
+    Raises:
+        UnreadableError: it is anything else.
+    """
+    raw, header = read_signed(item, keyring, max_age_seconds)
+    if isinstance(header, ExplainRequest):
+        raise UnreadableError("a question, which only a router answers")
+    try:
+        keyring.check_placement(header)
+    except BadSignatureError as error:
+        raise UnreadableError(str(error), header.id, forged=True) from error
+    return raw, header
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedReader:
+    """Reads as :func:`read_placed` does, with the keys of this process."""
+
+    keyring: Keyring
+    max_age_seconds: float
+
+    def __call__(self, item: bytes) -> tuple[Any, CallHeader]:
+        """Return a call that a router has sent to a worker."""
+        return read_placed(item, self.keyring, self.max_age_seconds)
 
 
 def read_argument(raw: dict[str, Any]) -> str | None:

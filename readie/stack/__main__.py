@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 from readie.connection import connect
+from readie.monitoring.log_lines import write_log
 
 from .control import Control, Event
 from .processes import identify, wait_gone
 from .programs import find_redis_server, flower_url, free_port, make_flower_password, programs, redis_url
 from .readiness import Readiness
-from .settings import StackOptions
+from .settings import StackOptions, load_settings
 from .state import StackError, StackState, living, owning, read_state, write_state
 from .supervisor import Supervisor
 from .teardown import remove_sandboxes, stop_in_order
@@ -27,7 +28,8 @@ def main() -> int:
     # It was made to outlive exec; the parts must not hold it, or the command would not see this process end.
     connection.set_inheritable(False)
     control = Control(connection)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    settings = load_settings()
+    write_log(settings.log_format, settings.log_level)
     try:
         with owning(options.home) as ours:
             if not ours:

@@ -6,13 +6,14 @@ from typing import Literal
 
 from pydantic import BaseModel
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from readie.connection import connect, without_password
 from readie.protocol import keys
 
+from .fleet import WorkerOverview, workers_overview
 from .processes import is_alive
-from .readiness import announced_workers, live_routers, redis_seconds
+from .readiness import live_routers, redis_seconds
 from .state import Role, StackState, read_state
 
 _TIMEOUT_SECONDS = 3.0
@@ -39,23 +40,8 @@ class RouterOverview(BaseModel):
     """Until its lease ends, unless it is renewed."""
 
 
-class WorkerOverview(BaseModel):
-    """A worker whose lease runs."""
-
-    name: str
-    pid: int
-    slots: int
-    busy: int
-    """Slots taken by calls, queued or running on it."""
-    flavor: str
-    python: str
-    runsc_version: str
-    generation: str | None
-    checkpoints: tuple[str, ...]
-
-
 class CallsOverview(BaseModel):
-    """Numbers of calls that have not ended."""
+    """Numbers of calls that have not ended, and of what is kept besides."""
 
     pending: int
     """All of them."""
@@ -63,8 +49,16 @@ class CallsOverview(BaseModel):
     """Those that no worker can take now."""
     submitted: int
     """Messages that no router has taken yet."""
+    delayed: int
+    """Those that are to run again later."""
+    sessions: int
+    """Sessions that have not ended."""
+    dead_letters: int | None
+    """Messages that could not be read; ``None``: this user of Redis may not look at them."""
     stale: int
     """Messages and ends of attempts that had moved on, which were dropped, since Redis was empty."""
+    forged: int
+    """Messages and payloads that were refused, because they were not signed as they must be."""
 
 
 class PartOverview(BaseModel):
@@ -124,13 +118,8 @@ def look(home: Path, redis_url: str, *, redis_configured: bool) -> Overview:
             now = redis_seconds(connection)
             ends = live_routers(connection)
             routers = tuple(RouterOverview(id=id_, lease_seconds=round(end - now, 3)) for id_, end in ends.items())
-            workers = _workers(connection)
-            calls = CallsOverview(
-                pending=connection.zcard(keys.PENDING),
-                waiting=connection.zcard(keys.WAITING),
-                submitted=connection.llen(keys.SUBMIT_QUEUE),
-                stale=int(connection.get(keys.STALE) or 0),
-            )
+            workers = workers_overview(connection)
+            calls = _calls_overview(connection)
         except RedisError as error:
             redis = RedisOverview(url=redis.url, error=str(error) or type(error).__name__)
             routers, workers = (), ()
@@ -197,18 +186,27 @@ def _redis_overview(connection: Redis, url: str) -> RedisOverview:
     return RedisOverview(url=url, version=info["redis_version"], used_memory_bytes=info["used_memory"])
 
 
-def _workers(connection: Redis) -> tuple[WorkerOverview, ...]:
-    return tuple(
-        WorkerOverview(
-            name=worker.name,
-            pid=worker.pid,
-            slots=worker.slots,
-            busy=connection.zcard(keys.worker_calls(worker.name)),
-            flavor=worker.flavor,
-            python=worker.python,
-            runsc_version=worker.runsc_version,
-            generation=worker.generation,
-            checkpoints=worker.checkpoints,
-        )
-        for worker in sorted(announced_workers(connection), key=lambda worker: worker.name)
+def _calls_overview(connection: Redis) -> CallsOverview:
+    with connection.pipeline(transaction=False) as pipe:
+        pipe.zcard(keys.PENDING)
+        pipe.zcard(keys.WAITING)
+        pipe.llen(keys.SUBMIT_QUEUE)
+        pipe.zcard(keys.DELAYED)
+        pipe.zcard(keys.SESSIONS)
+        pipe.get(keys.STALE)
+        pipe.get(keys.FORGED)
+        pending, waiting, submitted, delayed, sessions, stale, forged = pipe.execute()
+    try:
+        dead_letters = connection.llen(keys.DEAD_LETTERS)
+    except NoPermissionError:
+        dead_letters = None
+    return CallsOverview(
+        pending=pending,
+        waiting=waiting,
+        submitted=submitted,
+        delayed=delayed,
+        sessions=sessions,
+        dead_letters=dead_letters,
+        stale=int(stale or 0),
+        forged=int(forged or 0),
     )

@@ -132,13 +132,22 @@ def programs(options: StackOptions, redis_server: Path, port: int) -> list[Progr
     # -P: nothing of the working folder can take the place of a module.
     python = (sys.executable, "-P", "-m")
     slots = () if options.slots is None else ("--slots", str(options.slots))
-    workers = [f"worker{number}" for number in range(1, options.workers + 1)]
+    workers = {
+        f"worker{number}": environment | _metrics_address(environment, number)
+        for number in range(1, options.workers + 1)
+    }
     return [
         Program("redis", "redis", redis_command, environment),
         Program("router", "router", (*python, "router"), environment),
-        *(Program(name, "worker", (*python, "workers", "--name", name, *slots), environment) for name in workers),
+        *(Program(name, "worker", (*python, "workers", "--name", name, *slots), own) for name, own in workers.items()),
         *([] if options.flower_port is None else [_flower(options, options.flower_port, python, environment)]),
     ]
+
+
+def _metrics_address(environment: Mapping[str, str], above: int) -> dict[str, str]:
+    """Return the setting of a worker: the router has the port that is set, each worker one above it."""
+    host, _, port = environment.get("READIE_METRICS_ADDRESS", "").rpartition(":")
+    return {"READIE_METRICS_ADDRESS": f"{host}:{int(port) + above}"} if port.strip("0").isdecimal() else {}
 
 
 def _flower(options: StackOptions, port: int, python: tuple[str, ...], environment: Mapping[str, str]) -> Program:

@@ -9,16 +9,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from readie.errors import ConfigurationError
 from readie.home import default_data
-from readie.settings import Settings
+from readie.settings import ServiceSettings
 
 
-class StackSettings(Settings):
+class StackSettings(ServiceSettings):
     """Read from ``READIE_*`` environment variables."""
 
     data: Path = Field(default_factory=default_data)
-    """Flavors' filesystems and generations."""
+    """The folder of the flavors' filesystems and of the generations. Default: ``$XDG_DATA_HOME/readie``."""
     run: Path = Path("/run/readie")
-    """Below it, each stack's workers keep their sandboxes' files."""
+    """Sandboxes' files while they live; ``readie up`` has a folder below it for each stack. Short: for sockets."""
     redis_server: Path | None = None
     """The Redis server. Default: the one beside this Python, else the first on PATH."""
 

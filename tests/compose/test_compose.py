@@ -4,6 +4,7 @@ import json
 import subprocess
 
 import pytest
+import yaml
 from compose_project import Project
 
 from tests.conftest import ROOT
@@ -35,7 +36,7 @@ def test_workers_take_up_the_generation_when_it_is_there(project: Project) -> No
 
 
 def test_replicas_have_names_of_their_own(project: Project) -> None:
-    status = json.loads(project.compose("run", "--rm", "--no-TTY", "client", "readie", "status", "--json"))
+    status = json.loads(project.compose("exec", "--no-TTY", "router", "readie", "status", "--json"))
     assert [worker["name"] for worker in status["workers"]] == REPLICAS
     assert len(status["routers"]) == 2
     assert status["state"] == "running"
@@ -75,6 +76,20 @@ def test_no_port_is_open_to_others_and_none_is_without_a_password(project: Proje
     assert project.flower_status("/") == 401
     assert project.flower_status("/api/tasks", "readie") == 401
     assert "NOAUTH" in project.compose("exec", "--no-TTY", "redis", "redis-cli", "ping")
+
+
+def test_prometheus_would_find_the_metrics_of_every_replica(project: Project) -> None:
+    jobs = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    asked = [(name, found["port"]) for job in jobs for found in job["dns_sd_configs"] for name in found["names"]]
+    code = (
+        "import socket, urllib.request as u\n"
+        f"for name, port in {asked}:\n"
+        "    for *_, (host, _) in socket.getaddrinfo(name, port, socket.AF_INET, socket.SOCK_STREAM):\n"
+        "        text = u.urlopen(f'http://{host}:{port}/metrics', timeout=10).read().decode()\n"
+        "        print(name, f'readie_{name}_' in text)\n"
+    )
+    told = project.compose("run", "--rm", "--no-TTY", "client", "python", "-c", code).splitlines()
+    assert sorted(told) == ["router True", "router True", "worker True", "worker True"]
 
 
 def test_flower_shows_calls_by_function_with_the_users_error_and_no_arguments(project: Project) -> None:

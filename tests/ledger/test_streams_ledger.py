@@ -175,7 +175,7 @@ def test_another_reader_goes_on_where_the_last_one_stopped_and_both_at_once_are_
 
 def test_a_worker_that_waits_is_told_when_values_are_taken_and_only_then(ledger: StreamLedger) -> None:
     pubsub = ledger.redis.pubsub()
-    pubsub.subscribe(keys.worker_control("first"))
+    pubsub.subscribe(keys.reader_news("first", "a"))
     for number in range(1, WINDOW_VALUES):
         ledger.publish_value("a", 1, number, b"v", number)
     found = ledger.take_values("a", "client")

@@ -19,6 +19,7 @@ from readie import RemoteError
 from readie.ledger.result import decode_result
 from readie.ledger.sessions import Joining, Owner, SessionLedger, Waits
 from readie.ledger.streams import StreamLedger
+from readie.monitoring.endpoint import Monitoring
 from readie.outcome import exception_of
 from readie.pickling import load_value
 from readie.protocol import keys, reading
@@ -68,7 +69,7 @@ def test_a_call_of_a_client_and_a_worker_of_that_release_goes_through_todays_rou
     golden: dict[str, Any], ledger: SessionLedger, redis_url: str
 ) -> None:
     written.put(ledger.redis, golden["redis"]["submitted"])
-    service = build(RouterSettings(redis_url=redis_url))
+    service = build(RouterSettings(redis_url=redis_url), Monitoring(lease_seconds=6))
     thread = threading.Thread(target=service.run)
     thread.start()
     try:

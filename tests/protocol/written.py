@@ -39,6 +39,7 @@ from readie.protocol.context import ModuleSource, pack_modules
 from readie.protocol.dead_letter import DeadLetter
 from readie.protocol.envelope import CallState, Envelope, Failure, Report
 from readie.protocol.explain import ExplainAnswer, ExplainRequest, StartCost
+from readie.protocol.signing import Keyring
 from router.message import CallMessage, MessageFormat
 from tests.conftest import RedisServer
 from tests.executor.executor_process import Executor
@@ -158,7 +159,7 @@ def messages(redis: Redis) -> dict[str, Any]:
     remember("submitted")
 
     with Connection(redis_url(redis)) as connection:
-        read = MessageFormat(connection).read(item.encode())
+        read = MessageFormat(connection, Keyring(), 0).read(item.encode())
         assert isinstance(read, CallMessage)
         placement = Placement(
             worker=WORKER,
@@ -169,7 +170,7 @@ def messages(redis: Redis) -> dict[str, Any]:
             predicted_seconds=0.16,
             route_seconds=0.001,
         )
-        placed, written["to_worker"] = MessageFormat(connection).readdress(read, placement)
+        placed, written["to_worker"] = MessageFormat(connection, Keyring(), 0).readdress(read, placement)
     ledger.place_all("router", [Addressed(placed, written["to_worker"], item.encode())])
     remember("placed")
 

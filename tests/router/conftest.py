@@ -11,6 +11,7 @@ from router_cluster import Client, RouterProcess, Worker
 
 import readie
 from readie.client import default_client
+from readie.monitoring.endpoint import Monitoring
 from readie.protocol import keys
 from router.__main__ import build
 from router.settings import RouterSettings
@@ -35,7 +36,8 @@ def new_worker(redis: Redis) -> Callable[..., Worker]:
 @pytest.fixture
 def router(request: pytest.FixtureRequest, redis: Redis, redis_url: str) -> Iterator[None]:
     """A running router; its parameter, if any, are settings of it."""
-    service = build(RouterSettings(redis_url=redis_url, **getattr(request, "param", {})))
+    settings = RouterSettings(redis_url=redis_url, **getattr(request, "param", {}))
+    service = build(settings, Monitoring(settings.router_lease_seconds))
     thread = threading.Thread(target=service.run, name="router")
     thread.start()
     yield

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from prometheus_client import CollectorRegistry
 from redis import Redis
 
 from readie.ledger import Ledger, Placed
@@ -20,6 +21,7 @@ from readie.protocol.announcement import Announcement, encode_ready
 from readie.protocol.call import CallHeader, CallOptions, ImportHints, Placement
 from readie.protocol.catalogue import Catalogue, Checkpoint, Cost, Module
 from readie.protocol.envelope import CallState, Envelope
+from router.metrics import RouterMetrics
 
 ROOT = Path(__file__).parent.parent.parent
 PYTHON = "3.11"
@@ -34,6 +36,11 @@ def eventually(look: Callable[[], T], what: str, seconds: float = 60.0) -> T:
         assert time.monotonic() < deadline, f"never: {what}"
         time.sleep(0.003)
     return found
+
+
+def uncollected() -> RouterMetrics:
+    """Return metrics that nobody reads."""
+    return RouterMetrics(CollectorRegistry())
 
 
 def catalogue(*checkpoints: Sequence[str], generation: str = "g1") -> Catalogue:

@@ -61,6 +61,6 @@ def test_clear_removes_what_it_has_shown(redis: Redis, redis_url: str) -> None:
 
 def test_a_redis_that_is_not_there_is_said_to_be_so() -> None:
     done = run_readie("redis://127.0.0.1:1/0")
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "can't reach Redis at redis://127.0.0.1:1/0" in done.stderr
     assert "Traceback" not in done.stderr

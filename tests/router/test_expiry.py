@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from redis import Redis
-from router_cluster import Client, RouterProcess, Worker, eventually, header
+from router_cluster import Client, RouterProcess, Worker, eventually, header, uncollected
 
 from readie.ledger.routing import RoutingLedger
 from readie.protocol import keys
@@ -93,7 +93,7 @@ def test_a_call_whose_message_no_router_has_taken_expires(client: Client, new_wo
 def sweep(redis: Redis) -> None:
     """End what expires soonest, with no router there."""
     ledger = RoutingLedger(redis)
-    expiry = Expiry(ledger, Ending(ledger, keep_seconds=60))
+    expiry = Expiry(ledger, Ending(ledger, keep_seconds=60), uncollected())
     eventually(lambda: ledger.expiring(1)[0][1] <= 0, "a call expires")
     expiry.sweep()
 
@@ -119,27 +119,41 @@ def test_a_call_that_begins_while_it_is_being_expired_goes_on(
     call = header("c", expires=1000)
     client.submit(call)
     placed = worker.place(call)
-    # Only the list says so: the record must not, or the worker could not begin it.
-    redis.zadd(keys.EXPIRIES, {"c": 1.0})
 
     class BeginsMeanwhile(RoutingLedger):
         """The worker begins the call just after its record was read."""
+
+        def now(self) -> float:
+            # Later than it is for the worker, which could not begin the call otherwise.
+            return super().now() + 2000
 
         def state(self, call_id: str) -> tuple[CallState | None, str]:
             assert worker.ledger.claim(placed) is not None
             return super().state(call_id)
 
     ledger = BeginsMeanwhile(redis)
-    Expiry(ledger, Ending(ledger, keep_seconds=60)).sweep()
+    Expiry(ledger, Ending(ledger, keep_seconds=60), uncollected()).sweep()
     assert client.field("c", "state") == "running"
     assert worker.finish(placed)
+
+
+def test_only_a_calls_own_record_says_when_it_expires(client: Client, redis: Redis) -> None:
+    """Whoever may submit calls can write to the list of those that expire."""
+    for call in (header("later", expires=1000), header("never")):
+        client.submit(call)
+        redis.zadd(keys.EXPIRIES, {call.id: 1.0})
+    ledger = RoutingLedger(redis)
+    Expiry(ledger, Ending(ledger, keep_seconds=60), uncollected()).sweep()
+    assert client.field("later", "state") == client.field("never", "state") == "queued"
+    assert redis.zscore(keys.EXPIRIES, "later") == float(client.field("later", "expires_at"))
+    assert redis.zscore(keys.EXPIRIES, "never") is None
 
 
 def test_more_expired_calls_than_one_look_takes_all_end(client: Client, redis: Redis) -> None:
     for number in range(600):
         client.submit(header(f"c{number}", expires=0.001))
     ledger = RoutingLedger(redis)
-    expiry = Expiry(ledger, Ending(ledger, keep_seconds=60))
+    expiry = Expiry(ledger, Ending(ledger, keep_seconds=60), uncollected())
     while expiry.sweep() == 0:
         pass
     assert all(client.end(f"c{number}").state is CallState.EXPIRED for number in range(600))
@@ -150,7 +164,7 @@ def test_the_expiry_of_a_call_whose_record_is_gone_or_spoiled_is_forgotten(redis
     redis.set(keys.call("spoiled"), "not a record")
     redis.zadd(keys.EXPIRIES, {"gone": 1.0, "spoiled": 1.0})
     ledger = RoutingLedger(redis)
-    Expiry(ledger, Ending(ledger, keep_seconds=60)).sweep()
+    Expiry(ledger, Ending(ledger, keep_seconds=60), uncollected()).sweep()
     assert redis.zcard(keys.EXPIRIES) == 0
 
 

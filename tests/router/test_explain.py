@@ -333,6 +333,6 @@ def test_the_command_says_what_is_wrong_with_its_argument(
 ) -> None:
     (program.parent / "broken.py").write_text("1 / 0")
     done = run_readie(redis_url, "explain", str(program.parent / target))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr

@@ -104,6 +104,18 @@ def test_one_client_can_not_take_the_whole_queue(client: Client, worker: Worker)
     assert client.field("few0", "state") == CallState.QUEUED
 
 
+@pytest.mark.parametrize("router", [{"max_queued_per_client": 1}], indirect=True)
+def test_a_redis_user_can_not_wait_in_the_name_of_another(client: Client, worker: Worker) -> None:
+    worker.begin()
+    wait(client, [call_of("alice.", 1)])
+    pretending = header("alice.2").model_copy(update={"client": "bob"})
+    client.submit(pretending)
+    failure = client.end("alice.2").failure
+    assert failure is not None
+    assert "of the client 'alice'" in failure.message
+    wait(client, [call_of("bob.", 1)])
+
+
 def test_nothing_of_the_turns_is_left_when_nobody_waits(client: Client, worker: Worker, redis: Redis) -> None:
     holder = worker.begin()
     wait(client, [call_of(name, number, priority=number) for name in "abc" for number in range(4)])

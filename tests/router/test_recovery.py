@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from redis import Redis
-from router_cluster import Client, Worker, eventually, header, message
+from router_cluster import Client, Worker, eventually, header, message, uncollected
 
 from readie.ledger.sessions import SessionLedger
 from readie.protocol import keys
@@ -19,7 +19,7 @@ LONG_AGO = 1_000_000_000.0
 
 @pytest.fixture
 def recovery(redis: Redis) -> Recovery:
-    return Recovery(SessionLedger(redis), keep_seconds=60)
+    return Recovery(SessionLedger(redis), keep_seconds=60, metrics=uncollected())
 
 
 def queued(redis: Redis) -> list[bytes]:
@@ -132,7 +132,7 @@ def test_a_worker_that_restarts_while_it_is_looked_at_keeps_its_new_calls(
                 worker.begin()
             return seen
 
-    Recovery(RestartsMeanwhile(redis), keep_seconds=60).sweep_workers()
+    Recovery(RestartsMeanwhile(redis), keep_seconds=60, metrics=uncollected()).sweep_workers()
     assert client.field("old", "state") == "queued"
     assert client.field("new", "state") == "running"
 
@@ -174,7 +174,10 @@ def test_many_recoveries_at_once_take_each_call_back_once(client: Client, new_wo
     for number in range(200):
         worker.give(header(f"queued{number}"))
     worker.vanish()
-    sweeps = [threading.Thread(target=Recovery(SessionLedger(redis), keep_seconds=60).sweep_workers) for _ in range(4)]
+    sweeps = [
+        threading.Thread(target=Recovery(SessionLedger(redis), keep_seconds=60, metrics=uncollected()).sweep_workers)
+        for _ in range(4)
+    ]
     for sweep in sweeps:
         sweep.start()
     for sweep in sweeps:

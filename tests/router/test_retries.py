@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
-from router_cluster import Client, Worker, header
+from router_cluster import Client, Worker, header, uncollected
 
 from readie.failures import retry_after
 from readie.ledger.sessions import SessionLedger
@@ -22,7 +22,7 @@ NewWorker = Callable[..., Worker]
 
 @pytest.fixture
 def recovery(redis: Redis) -> Recovery:
-    return Recovery(SessionLedger(redis), keep_seconds=60)
+    return Recovery(SessionLedger(redis), keep_seconds=60, metrics=uncollected())
 
 
 def with_retries(call_id: str, retries: Retries) -> CallHeader:

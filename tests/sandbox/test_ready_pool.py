@@ -19,11 +19,11 @@ from workers.sandbox.demand import Demand
 from workers.sandbox.filesystem import Filesystem, copy_executor
 from workers.sandbox.host import SandboxHost
 from workers.sandbox.processes import kill_processes_under, processes_under
-from workers.sandbox.ready import Source
 from workers.sandbox.runsc import find_runsc
 from workers.sandbox.sandbox import Sandbox, SandboxFailedError
 from workers.sandbox.starter import Started
 from workers.sandbox.supply import Ahead, SandboxSupply
+from workers.sandbox.wanted import Source
 
 SECONDS = 60.0
 MB = 10**6
@@ -50,9 +50,17 @@ class Supply(SandboxSupply):
         self.host = host
         self.phases: list[str] = []
         self.changes = threading.Event()
+        self.failures: list[tuple[str | None, str]] = []
         timeout = ahead.pop("start_timeout_seconds", SECONDS)
         plan = Ahead(**{"created_count": 0, "ready_bytes": PLENTY, "demand": Demand(), **ahead})
-        super().__init__(host, sources, plan, changed=self.changes.set, start_timeout_seconds=timeout)
+        super().__init__(
+            host,
+            sources,
+            plan,
+            changed=self.changes.set,
+            failed=lambda name, error: self.failures.append((name, error.step)),
+            start_timeout_seconds=timeout,
+        )
 
     def give(self, checkpoint_id: str | None, caller: Any = None) -> Started:
         self.phases.clear()
@@ -296,6 +304,7 @@ def test_a_broken_image_is_left_alone_after_some_failures_and_tried_again_later(
     assert (started.start, started.checkpoint_id, started.pool) == ("cold", None, "created")
     assert started.fallback is not None
     assert "restores in a row failed here" in started.fallback.reason
+    assert supply.failures == [("broken", "restore")] * quarantine.FAILURES + [("broken", "quarantine")]
 
     (image / "checkpoint.img").write_bytes(whole)
     monkeypatch.setattr(supply._starter._quarantine, "why", lambda *_: None)

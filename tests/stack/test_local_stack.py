@@ -31,7 +31,7 @@ def test_status_shows_a_running_stack(running: LocalStack) -> None:
     assert status["redis"]["version"]
     assert [router["lease_seconds"] > 0 for router in status["routers"]] == [True]
     assert status["workers"] == []
-    assert status["calls"] == {"pending": 0, "waiting": 0, "submitted": 0, "stale": 0}
+    assert set(status["calls"].values()) == {0}
     assert running.run("status").returncode == 0
 
 
@@ -206,7 +206,7 @@ def test_a_home_that_cant_be_used_is_named(stack: LocalStack, tmp_path: Path) ->
 def test_a_wrong_setting_is_named(stack: LocalStack) -> None:
     stack.environment["READIE_REDIS_URL"] = "http://127.0.0.1"
     done = stack.run("status")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "redis_url must start with" in done.stderr
 
 

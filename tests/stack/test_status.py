@@ -38,18 +38,36 @@ def test_workers_routers_and_calls_are_shown(stack: LocalStack, redis: Redis, re
     assert status["state"] == "running"
     assert status["stack"] is None
     assert [router["id"] for router in status["routers"]] == ["router-1"]
-    assert status["calls"] == {"pending": 3, "waiting": 1, "submitted": 4, "stale": 0}
+    assert status["calls"] == {
+        "pending": 3,
+        "waiting": 1,
+        "submitted": 4,
+        "delayed": 0,
+        "sessions": 0,
+        "dead_letters": 0,
+        "stale": 0,
+        "forged": 0,
+    }
     assert status["workers"] == [
         {
             "name": WORKER.name,
             "pid": WORKER.pid,
+            "draining": False,
             "slots": 64,
             "busy": 2,
             "flavor": WORKER.flavor,
             "python": "3.11",
             "runsc_version": WORKER.runsc_version,
             "generation": WORKER.generation,
+            "catalogue": None,
             "checkpoints": list(WORKER.checkpoints),
+            "memory_bytes": None,
+            "reserved_bytes": 0,
+            "sessions": 0,
+            "max_sessions": 1000,
+            "ready": {},
+            "avoided": [],
+            "counts": None,
         }
     ]
 

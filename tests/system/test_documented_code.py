@@ -17,6 +17,9 @@ from tests.conftest import ROOT
 from tests.local_stack import BIN, LocalStack, eventually
 from tests.system.code_blocks import Block, blocks, pages, script
 
+RUN: set[str] = set()
+"""Commands that were run."""
+
 # What the examples of docstrings refer to.
 OF_DOCSTRINGS = """
 import os
@@ -113,7 +116,10 @@ def test_the_commands_of_a_page_run(stack: LocalStack, running: Call[None], page
     current = Path(stack.environment["READIE_DATA"]) / "generations" / "default" / "current"
     stands_for = {"CALL": running.id, "ID": current.resolve().name}
     for block in to_run(page, "sh", "text"):
-        text = re.sub(r"\b(CALL|ID)\b", lambda name: stands_for[name[1]], script(block))
+        # What several pages have is run once.
+        lines = [line for line in script(block).splitlines() if line.partition("#")[0].strip() not in RUN]
+        RUN.update(line.partition("#")[0].strip() for line in lines)
+        text = re.sub(r"\b(CALL|ID)\b", lambda name: stands_for[name[1]], "\n".join(lines))
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", text],
             env={**stack.environment, "PATH": f"{BIN}:{stack.environment['PATH']}"},

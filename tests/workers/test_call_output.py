@@ -11,6 +11,7 @@ from readie.ledger.holding import HoldingLedger
 from readie.ledger.streams import WINDOW_VALUES, Position, StreamLedger
 from readie.protocol import keys
 from readie.protocol.call import CallHeader, Placement
+from readie.protocol.signing import Keyring
 from workers.control import RunningCall, RunningCalls
 from workers.output import CallOutput, MovedOnError
 
@@ -51,7 +52,7 @@ def stall(output: CallOutput) -> None:
 
 
 def test_a_call_that_waits_for_a_reader_that_is_gone_is_stopped(ledger: StreamLedger, call: RunningCall) -> None:
-    output = CallOutput(ledger, HEADER, call, upholds(ledger), keep_bytes=1000, reader_seconds=0)
+    output = CallOutput(ledger, HEADER, call, upholds(ledger), Keyring(), keep_bytes=1000, reader_seconds=0)
     for _ in range(2):
         output.look()
     assert not output.stopped, "it can go on without a reader"
@@ -63,7 +64,7 @@ def test_a_call_that_waits_for_a_reader_that_is_gone_is_stopped(ledger: StreamLe
 
 
 def test_a_slow_reader_is_waited_for(ledger: StreamLedger, call: RunningCall) -> None:
-    output = CallOutput(ledger, HEADER, call, upholds(ledger), keep_bytes=1000, reader_seconds=0)
+    output = CallOutput(ledger, HEADER, call, upholds(ledger), Keyring(), keep_bytes=1000, reader_seconds=0)
     pubsub = ledger.redis.pubsub()
     pubsub.subscribe(keys.replies("client"))
     assert pubsub.get_message(timeout=5) is not None
@@ -81,7 +82,7 @@ def test_a_slow_reader_is_waited_for(ledger: StreamLedger, call: RunningCall) ->
 
 
 def test_an_attempt_that_is_over_publishes_nothing(ledger: StreamLedger, call: RunningCall) -> None:
-    output = CallOutput(ledger, HEADER, call, upholds(ledger), keep_bytes=1000)
+    output = CallOutput(ledger, HEADER, call, upholds(ledger), Keyring(), keep_bytes=1000)
     output.printed(b"mine\n")
     ledger.redis.hset(keys.call("a"), "attempt", 2)
     for publish in (lambda: output.printed(b"stale\n"), lambda: output.yielded(b"stale"), output.look):
@@ -92,7 +93,7 @@ def test_an_attempt_that_is_over_publishes_nothing(ledger: StreamLedger, call: R
 
 
 def test_an_attempt_that_redis_has_forgotten_goes_on(ledger: StreamLedger, call: RunningCall) -> None:
-    output = CallOutput(ledger, HEADER, call, upholds(ledger), keep_bytes=1000)
+    output = CallOutput(ledger, HEADER, call, upholds(ledger), Keyring(), keep_bytes=1000)
     ledger.redis.hset(keys.call("a"), "state", "placed")
     output.printed(b"mine\n")
     ledger.redis.hset(keys.call("a"), mapping={"state": "queued", "attempt": 0})

@@ -42,6 +42,11 @@ class Quarantine:
         with self._lock:
             self._troubles.pop(checkpoint_id, None)
 
+    def names(self, now: float) -> list[str]:
+        """Return the checkpoints that are not to be tried now."""
+        with self._lock:
+            return sorted(name for name, trouble in self._troubles.items() if name is not None and now < trouble.until)
+
     def why(self, checkpoint_id: str | None, now: float) -> str | None:
         """Return why a checkpoint is not to be tried now, ``None`` when it may be."""
         with self._lock:

@@ -44,11 +44,18 @@ from workers.sandbox.spec import mount_sources, oci_spec
 _MAX_CONTROL_FILE_BYTES = 4 << 20
 
 
+FailedStep = Literal[
+    "create", "network", "restore", "start", "executor", "connect", "checkpoint", "warm_up", "no_image", "quarantine"
+]
+"""Where a sandbox's life ended too soon: few words, to be counted by."""
+
+
 class SandboxFailedError(Exception):
     """A sandbox could not be made, restored, started or reached; ``log_tail`` is the end of what runsc logged."""
 
-    def __init__(self, reason: str, log_tail: str = "") -> None:
+    def __init__(self, step: FailedStep, reason: str, log_tail: str = "") -> None:
         super().__init__(reason)
+        self.step = step
         self.reason = reason
         self.log_tail = log_tail
 
@@ -171,14 +178,14 @@ class Sandbox:
             self._output.given_away()
             self._pidfd = os.pidfd_open(int(pid_file.read_text()))
         except (RunscError, OSError, ValueError) as error:
-            raise self._failed(f"creating the sandbox failed: {error}") from error
+            raise self._failed("create", f"creating the sandbox failed: {error}") from error
         self.phases["create_seconds"] = time.perf_counter() - began
 
     def _take_slot(self, slots: Slots | None) -> Slot | None:
         try:
             return slots.take() if slots else None
         except OSError as error:
-            raise self._failed(f"the sandbox can't be given a network: {error}") from error
+            raise self._failed("network", f"the sandbox can't be given a network: {error}") from error
 
     @property
     def alive(self) -> bool:
@@ -197,7 +204,7 @@ class Sandbox:
         try:
             self._runsc.restore(self._options, self.id, RestoreOptions(self.folder, image), timeout=timeout)
         except RunscError as error:
-            raise self._failed(f"restoring {image.name} failed: {error}") from error
+            raise self._failed("restore", f"restoring {image.name} failed: {error}") from error
         self.phases["restore_seconds"] = time.perf_counter() - began
 
     def start(self, *, timeout: float, imports: Sequence[str] | None = None) -> None:
@@ -214,7 +221,7 @@ class Sandbox:
         try:
             self._runsc.start(self._options, self.id, timeout=timeout)
         except RunscError as error:
-            raise self._failed(f"starting the executor failed: {error}") from error
+            raise self._failed("start", f"starting the executor failed: {error}") from error
         self.phases["start_seconds"] = time.perf_counter() - began
 
     def wait_ready(self, *, timeout: float) -> ExecutorConnection:
@@ -228,9 +235,11 @@ class Sandbox:
         try:
             self._connection = ExecutorConnection(self._connect(deadline), self._output, deadline=deadline)
         except (OSError, ConnectionLostError, WireError) as error:
-            raise self._failed(f"the executor did not greet: {error}") from error
+            raise self._failed("connect", f"the executor did not greet: {error}") from error
         if self._connection.hello.start != self._expected_start:
-            raise self._failed(f"the executor was {self._connection.hello.start}, not {self._expected_start}")
+            raise self._failed(
+                "connect", f"the executor was {self._connection.hello.start}, not {self._expected_start}"
+            )
         self._seal()
         self.phases["connect_seconds"] = time.perf_counter() - began
         return self._connection
@@ -244,7 +253,7 @@ class Sandbox:
         try:
             return ImportReport.model_validate_json(self._read_control(control.IMPORTED))
         except (OSError, ValidationError) as error:
-            raise self._failed(f"the executor's import report can't be read: {error}") from error
+            raise self._failed("executor", f"the executor's import report can't be read: {error}") from error
 
     def checkpoint(self, image: Path, *, timeout: float) -> None:
         """Write the snapshot into the folder ``image``, which is made when missing; the sandbox ends by that.
@@ -256,7 +265,7 @@ class Sandbox:
         try:
             self._runsc.checkpoint(self._options, self.id, options, timeout=timeout)
         except RunscError as error:
-            raise self._failed(f"taking the snapshot failed: {error}") from error
+            raise self._failed("checkpoint", f"taking the snapshot failed: {error}") from error
 
     def set_background(self, on: bool) -> None:
         """Let all other sandboxes have the CPU first, or no more; without control groups all are equal."""
@@ -336,15 +345,15 @@ class Sandbox:
     def _wait_for(self, name: str, deadline: float) -> None:
         with self._lock:
             if self._pidfd is None:
-                raise SandboxFailedError("the sandbox was destroyed")
+                raise SandboxFailedError("executor", "the sandbox was destroyed")
             # A copy, because another thread may destroy the sandbox meanwhile.
             pidfd = os.dup(self._pidfd)
         try:
             self._waiter.wait(self.control_dir / name, pidfd=pidfd, deadline=deadline)
         except ProcessEndedError as error:
-            raise self._failed(f"{error}{self._executor_failure()}") from error
+            raise self._failed("executor", f"{error}{self._executor_failure()}") from error
         except OSError as error:
-            raise self._failed(f"the executor is not ready: {error}{self._executor_failure()}") from error
+            raise self._failed("executor", f"the executor is not ready: {error}{self._executor_failure()}") from error
         finally:
             os.close(pidfd)
 
@@ -381,10 +390,10 @@ class Sandbox:
         except OSError:
             return ""
 
-    def _failed(self, reason: str) -> SandboxFailedError:
+    def _failed(self, step: FailedStep, reason: str) -> SandboxFailedError:
         if (exhausted := self.exhausted()) is not None:
             reason += f" (it ran out of {exhausted.resource}; its limit is {exhausted.limit})"
-        return SandboxFailedError(reason, tail(self._options.log) + tail(self._options.panic_log))
+        return SandboxFailedError(step, reason, tail(self._options.log) + tail(self._options.panic_log))
 
 
 def new_sandbox_id() -> str:

@@ -64,6 +64,7 @@ class Starter:
         refill: fills both.
         traffic: is told of every start.
         discard: takes a sandbox away.
+        failed: is told of each checkpoint that could not be restored.
         timeout_seconds: longest restore or start, and then longest wait for the executor.
     """
 
@@ -77,6 +78,7 @@ class Starter:
         refill: Refill,
         traffic: Traffic,
         discard: Callable[[Sandbox], None],
+        failed: Callable[[str | None, SandboxFailedError], None],
         timeout_seconds: float,
     ) -> None:
         self._images = images
@@ -86,6 +88,7 @@ class Starter:
         self._traffic = traffic
         self._quarantine = quarantine
         self._discard = discard
+        self._failed = failed
         self._timeout_seconds = timeout_seconds
 
     def start(self, checkpoint_id: str | None, caller: Caller, phase_ended: PhaseEnded) -> Started:
@@ -105,6 +108,8 @@ class Starter:
                 return self._restore(checkpoint_id, start)
             except SandboxFailedError as error:
                 start.fallback = error
+                if not caller.cancelled:
+                    self._failed(checkpoint_id, error)
             return self._take_ready(None, start) or self._start_cold(start)
 
     def _take_ready(self, checkpoint_id: str | None, start: _Start) -> Started | None:
@@ -120,9 +125,9 @@ class Starter:
 
     def _restore(self, checkpoint_id: str, start: _Start) -> Started:
         if (image := self._images.get(checkpoint_id)) is None:
-            raise SandboxFailedError("this worker has no such checkpoint")
+            raise SandboxFailedError("no_image", "this worker has no such checkpoint")
         if why := self._quarantine.why(checkpoint_id, time.monotonic()):
-            raise SandboxFailedError(why)
+            raise SandboxFailedError("quarantine", why)
         sandbox, pool = self._take_created(start)
         try:
             sandbox.restore(image, timeout=self._timeout_seconds)

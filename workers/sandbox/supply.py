@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -9,10 +10,12 @@ from workers.sandbox.created import CreatedPool
 from workers.sandbox.demand import Demand
 from workers.sandbox.host import SandboxHost
 from workers.sandbox.quarantine import Quarantine
-from workers.sandbox.ready import ReadyPool, Source
+from workers.sandbox.ready import ReadyPool
 from workers.sandbox.refill import Refill
+from workers.sandbox.sandbox import SandboxFailedError
 from workers.sandbox.starter import Caller, PhaseEnded, Started, Starter
 from workers.sandbox.traffic import Traffic
+from workers.sandbox.wanted import Source
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class SandboxSupply:
         sources: what there is to start from, by checkpoint; ``None`` is the cold start.
         ahead: what is made before it is asked for.
         changed: called, from any thread and often, when there may be other ready sandboxes than before.
+        failed: called, from any thread, with a checkpoint that could not be restored (``None``: a ready sandbox that
+            could not be started cold) and why.
         start_timeout_seconds: longest restore or start, and then longest wait for the executor.
     """
 
@@ -45,10 +50,11 @@ class SandboxSupply:
         ahead: Ahead,
         *,
         changed: Callable[[], None],
+        failed: Callable[[str | None, SandboxFailedError], None],
         start_timeout_seconds: float,
     ) -> None:
         self._host = host
-        quarantine = Quarantine()
+        self._quarantine = quarantine = Quarantine()
         self._created = CreatedPool(
             lambda background: host.take(background=background), host.discard, ahead.created_count
         )
@@ -59,6 +65,7 @@ class SandboxSupply:
             quarantine,
             create=lambda: self._created.take(background=True)[0],
             discard=host.discard,
+            failed=failed,
             start_timeout_seconds=start_timeout_seconds,
         )
         self._traffic = Traffic()
@@ -71,6 +78,7 @@ class SandboxSupply:
             refill=self._refill,
             traffic=self._traffic,
             discard=host.discard,
+            failed=failed,
             timeout_seconds=start_timeout_seconds,
         )
 
@@ -98,6 +106,11 @@ class SandboxSupply:
     def ready_bytes(self) -> int:
         """Memory that the ready sandboxes hold."""
         return self._ready.memory_bytes
+
+    @property
+    def quarantined(self) -> list[str]:
+        """Checkpoints that are not tried now, because their restores failed."""
+        return self._quarantine.names(time.monotonic())
 
     def start(self, checkpoint_id: str | None, caller: Caller, phase_ended: PhaseEnded) -> Started:
         """Return a connected sandbox, the caller's until ``discard``; see ``Starter.start``."""

@@ -1,5 +1,5 @@
 -- Cancel a call: one that has not begun ends here, the worker of a running one is told to stop it.
--- KEYS 1 record, 2 result, 3 payload, 4 pending
+-- KEYS 1 record
 -- ARGV 1 id, 2 and 3 result before and after the end time, 4 seconds to keep it, 5 prefix of the workers' control channels,
 --      6 '1' to stop a running one
 -- Returns 'cancelled', 'stopping', 'running' (it is left alone), or 'ended' (or there is no record): nothing changes.

@@ -1,5 +1,5 @@
 -- End a call with its result. A result above the inline limit has its value stored before, under a key of the attempt.
--- KEYS 1 record, 2 result, 3 payload, 4 pending
+-- KEYS 1 record
 -- ARGV 1 id, 2 attempt, 3 final state, 4 and 5 result before and after the end time, 6 seconds to keep it,
 --      7 '1' to leave a call alone that has begun, 8 token: an end that is sent again (its answer was lost) has the same
 -- Returns {end time as text, final state}, or false when the call has moved on or ended: then nothing changes. A call that was

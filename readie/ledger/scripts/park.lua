@@ -1,11 +1,17 @@
 -- Let a queued call wait for capacity.
 -- KEYS 1 record, 2 router's taken list
 -- ARGV 1 id, 2 capacity counter the router saw before it looked for a worker, 3 taken item, 4 why it waits, 5 its group,
---      6 priority, 7 most calls that may wait, 8 its client, 9 most calls of a client that may wait
+--      6 priority, 7 most calls that may wait, 8 its client, 9 most calls of a client that may wait,
+--      10 item that the call was read from ('' unknown)
 -- Returns 1 when it waits (or is past that), 0 when too many wait already, -1 when too many of its client do: then nothing is
 -- settled.
 -- Atomic, so that capacity freed between looking and parking wakes the call.
-local state, attempt, group = unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'group'))
+local state, attempt, group, submitted = unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'group', 'message'))
+if ARGV[10] ~= '' and submitted and submitted ~= ARGV[10] then
+    redis.call('LREM', KEYS[2], -1, ARGV[3])
+    redis.call('INCR', FORGED)
+    return 1
+end
 if state == 'queued' and not group then
     -- One that was on a worker before was accepted long ago.
     if attempt == '0' then

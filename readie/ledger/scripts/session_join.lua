@@ -3,7 +3,7 @@
 -- ARGV 1 id, 2 attempt (the number of the one to place), 3 session's id, 4 sandbox that the caller knows the session by (''
 --      any), 5 '1': open it if there is none, 6 '1': open it again if it was lost, 7 its idle time in seconds, 8 sandbox that
 --      the router knows the session by ('' when it knows none), 9 the message, addressed to that one's worker, 10 taken item ('' when it
---      came from waiting), 11 most calls that may wait for their turn
+--      came from waiting), 11 most calls that may wait for their turn, 12 item that the call was read from ('' unknown)
 -- Returns {outcome, ...}:
 --   {'open', why it was lost before or ''}: the call is the one that opens it; nothing is settled
 --   {'owner', worker, incarnation, sandbox, checkpoint, asked-for checkpoint, flavor, python, memory, GPU}: the router knows another one
@@ -11,10 +11,15 @@
 --   {'ended', state, why}, {'unknown'}, {'many'}: the call can't run; nothing is settled
 --   {'moved', attempt or -1}: as place.lua
 -- Atomic, so that callers who open a session at once get one sandbox, and a session runs one call at a time.
-local state, attempt, group, awaits_turn =
-    unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'group', 'awaits_turn'))
+local state, attempt, group, awaits_turn, submitted =
+    unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'group', 'awaits_turn', 'message'))
 local function settle()
     if ARGV[10] ~= '' then redis.call('LREM', KEYS[3], -1, ARGV[10]) end
+end
+if ARGV[12] ~= '' and submitted and submitted ~= ARGV[12] then
+    settle()
+    redis.call('INCR', FORGED)
+    return {'moved', -1}
 end
 if state ~= 'queued' or tonumber(attempt) ~= tonumber(ARGV[2]) - 1 then
     if state == 'queued' then return {'moved', tonumber(attempt)} end

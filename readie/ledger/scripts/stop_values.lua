@@ -6,6 +6,6 @@
 local state, incarnation = unpack(redis.call('HMGET', KEYS[1], 'state', 'incarnation'))
 if state == 'running' then
     redis.call('HSET', KEYS[1], 'stop', '1')
-    redis.call('PUBLISH', CONTROL .. incarnation, NEWS .. ARGV[1])
+    redis.call('PUBLISH', READER_NEWS .. incarnation .. ':' .. ARGV[1], NEWS .. ARGV[1])
 end
 return state or ''

@@ -19,7 +19,7 @@ elseif ARGV[3] ~= '' and taken ~= ARGV[5] then
     redis.call('XTRIM', KEYS[2], 'MINID', attempt .. '-' .. string.format('%.0f', taken + 1))
     if stalled then
         redis.call('HDEL', KEYS[1], 'stalled')
-        redis.call('PUBLISH', CONTROL .. incarnation, NEWS .. ARGV[1])
+        redis.call('PUBLISH', READER_NEWS .. incarnation .. ':' .. ARGV[1], NEWS .. ARGV[1])
     end
 end
 if state and reader ~= ARGV[2] then redis.call('HSET', KEYS[1], 'reader', ARGV[2]) end

@@ -1,6 +1,6 @@
 -- Ask to be told of a call's end.
--- KEYS 1 record, 2 result
--- ARGV 1 reply client
+-- KEYS 1 record
+-- ARGV 1 reply client, 2 id
 -- Returns {state, result or ''}; state '' when the record is gone.
 -- Atomic, so that the end is either returned here or told later.
 local state, reply = unpack(redis.call('HMGET', KEYS[1], 'state', 'reply'))
@@ -11,4 +11,4 @@ if state == 'queued' or state == 'placed' or state == 'running' then
     end
     return {state, ''}
 end
-return {state or '', redis.call('GET', KEYS[2]) or ''}
+return {state or '', redis.call('GET', RESULT .. ARGV[2]) or ''}

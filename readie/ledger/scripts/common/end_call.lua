@@ -9,7 +9,7 @@ local function end_call(id, state, before, after, keep)
     local result = before .. now .. after
     redis.call('HSET', record, 'state', state, 'ended_at', now)
     redis.call('HDEL', record, 'message', 'addressed', 'awaits_turn', 'group', 'expires_at', 'cancel_before', 'cancel_after', 'again',
-        'listeners', 'stalled', 'stop')
+        'listeners', 'stalled', 'stop', 'why')
     redis.call('EXPIRE', record, keep)
     redis.call('SET', RESULT .. id, result, 'EX', keep)
     redis.call('EXPIRE', OUTPUT .. id, keep)
@@ -20,7 +20,11 @@ local function end_call(id, state, before, after, keep)
     redis.call('ZREM', DELAYED, id)
     leave_waiting(id, group)
     redis.call('PUBLISH', RESULT .. id, result)
-    for client in string.gmatch(reply, '%S+') do redis.call('PUBLISH', REPLIES .. client, result) end
+    for client in string.gmatch(reply, '%S+') do
+        -- The record may have been written by another user than the one who hears there.
+        local owner = string.match(client, '^([^.]*)%.')
+        if not owner or owner == string.match(id, '^([^.]*)%.') then redis.call('PUBLISH', REPLIES .. client, result) end
+    end
     if worker then free(worker, id) end
     leave_session(id, session, awaits_turn, worker)
     return now

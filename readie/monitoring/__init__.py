@@ -1,0 +1,1 @@
+"""What routers and workers tell of themselves: metrics, health, log lines, traces. ``docs/metrics.md`` lists it all."""
