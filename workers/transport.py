@@ -93,8 +93,6 @@ class Channel(kombu_redis.Channel):
 class SentinelChannel(Channel, kombu_redis.SentinelChannel):
     """Likewise, to the Redis that Sentinels name."""
 
-    from_transport_options = (*kombu_redis.SentinelChannel.from_transport_options, "on_dead_letter")  # type: ignore[assignment]
-
 
 class Transport(kombu_redis.Transport):
     """What ``broker_transport`` of the app names."""

@@ -1,10 +1,11 @@
 """What only routers do to the ledger: take messages, place and park many calls at once."""
 
+import time
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError
 
 from readie.protocol import keys
 from readie.protocol.call import CallHeader
@@ -14,6 +15,8 @@ from readie.protocol.explain import ANSWER_SECONDS
 from .ledger import NoRoom, Placed, Settled
 from .recovery import RecoveryLedger
 from .refusals import about_the_call
+
+_OUT_OF_MEMORY_PAUSE_SECONDS: Final = 0.1
 
 
 class Broken(NamedTuple):
@@ -133,13 +136,21 @@ class RoutingLedger(RecoveryLedger):
 
     def await_item(self, router: str, timeout_seconds: float) -> bytes | None:
         """Take the next item of the submit queue, waiting for it if need be."""
-        return cast(
-            "bytes | None",
-            # Redis takes fractions of seconds, redis-py's types don't say so.
-            self.redis.blmove(
-                keys.SUBMIT_QUEUE, keys.router_taken(router), cast("int", timeout_seconds), "RIGHT", "LEFT"
-            ),
-        )
+        try:
+            return cast(
+                "bytes | None",
+                # Redis takes fractions of seconds, redis-py's types don't say so.
+                self.redis.blmove(
+                    keys.SUBMIT_QUEUE, keys.router_taken(router), cast("int", timeout_seconds), "RIGHT", "LEFT"
+                ),
+            )
+        except OutOfMemoryError:
+            # Only what moves on gives Redis memory back, and the script may move it.
+            items = self.take(router, 1)
+            if items:
+                return items[0]
+            time.sleep(min(timeout_seconds, _OUT_OF_MEMORY_PAUSE_SECONDS))
+            return None
 
     def take(self, router: str, most: int) -> list[bytes]:
         """Take up to ``most`` items of the submit queue, without waiting."""

@@ -83,7 +83,7 @@ def test_a_redis_that_has_lost_everything_tells_so_and_serves_on(cluster: Cluste
     cluster.client.client_kill_filter(_type="pubsub")
     with pytest.raises(ResultExpiredError, match="started again without its last moments"):
         call.result(timeout=60)
-    eventually(lambda: f"call {call.id}: attempt 1 has moved on" in cluster.workers[0].log, "its sandbox is killed")
+    eventually(lambda: f"call={call.id}: attempt 1 has moved on" in cluster.workers[0].log, "its sandbox is killed")
     cluster.wait_for_worker(cluster.workers[0])
     assert run(executions.marker("after-lost-all")) == "done"
 

@@ -62,6 +62,7 @@ def test_out_of_memory_refuses_what_is_new_and_ends_what_runs(cluster: Cluster, 
 
 def test_what_waits_is_run_by_a_redis_that_is_out_of_memory(cluster: Cluster, executions: Executions) -> None:
     """Else it would stay so for ever: what the waiting calls hold only goes with them."""
+    assert run(executions.marker("oom-before"), 0, 1) == bytes(1), "router and worker are connected to all they need"
     names = [f"oom-queue{number}" for number in range(8)]
     calls = [run.spawn(executions.marker(name), 0.5, 1) for name in names]
     cluster.client.config_set("maxmemory", "1mb")

@@ -166,7 +166,7 @@ def test_a_paused_worker_ends_what_has_moved_on_and_joins_again(cluster: Cluster
     with pytest.raises(WorkerLostError):
         begun.result(timeout=60)
     worker.send(signal.SIGCONT)
-    eventually(lambda: f"call {begun.id}: attempt 1 has moved on, its sandbox is killed" in worker.log, "it is ended")
+    eventually(lambda: f"call={begun.id}: attempt 1 has moved on, its sandbox is killed" in worker.log, "it is ended")
     assert run(executions.marker("after-pause")) == "x"
     assert state(begun) is CallState.FAILED
 
