@@ -70,10 +70,11 @@ class Settings(BaseSettings):
             object.__setattr__(self, "redis_url", _read_url(self.redis_url_file))
         if not self.redis_url:
             object.__setattr__(self, "redis_url", stack_redis_url(self.home) or DEFAULT_REDIS_URL)
-        elif self.redis_url.startswith(SCHEME):
-            SentinelUrl.parse(self.redis_url)
-        elif not self.redis_url.startswith(("redis://", "rediss://", "unix://")):
+        elif not self.redis_url.startswith(("redis://", "rediss://", "unix://", SCHEME)):
             raise ValueError("redis_url must start with redis://, rediss://, unix:// or sentinel://")
+        _check_password(self.redis_url)
+        if self.redis_url.startswith(SCHEME):
+            SentinelUrl.parse(self.redis_url)
         _check_certificates(self.redis_url)
         return self
 
@@ -85,6 +86,22 @@ class ClientSettings(Settings):
     """Name of whoever calls: clients take turns when calls wait. Default: the user in ``READIE_REDIS_URL``."""
     max_payload_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
     """Largest pickled function with its arguments."""
+
+
+def _check_password(url: str) -> None:
+    """Refuse a URL whose password ends too soon: whoever reads it on would take its rest for something to be shown."""
+    try:
+        parts = urlsplit(url)
+        cut = not url.startswith("unix://") and "@" in url and "@" not in parts.netloc
+        if not url.startswith((SCHEME, "unix://")):
+            _ = parts.port  # raises when it is no number
+    except ValueError:
+        cut = True
+    if cut or "#" in url:
+        raise ValueError(
+            "redis_url can't be read: after redis:// come USER:PASSWORD@HOST:PORT/DATABASE. In a password, write / as "
+            "%2F, ? as %3F, # as %23, @ as %40, [ as %5B and % as %25"
+        )
 
 
 def _check_certificates(url: str) -> None:

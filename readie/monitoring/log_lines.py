@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from readie.protocol.owner import OWNER_PATTERN
+
 LogFormat = Literal["text", "json"]
 
 _PLACE: Final = re.compile(r"(?:\b(\w+)=)?%(?!%)[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")
 """Where a message has a value, and its name if it has one."""
-_TASK: Final = re.compile(r"\[([0-9a-f]{32})\]")
+_TASK: Final = re.compile(rf"\[((?:{OWNER_PATTERN}\.)?[0-9a-f]{{32}})\]")
 """How Celery's lines name a task."""
 _NOISY: Final = ("celery.pool",)
 """Loggers that write whole messages when everything is logged."""

@@ -36,14 +36,14 @@ class Observed(LocalStack):
         return scrape(self.port + 1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def collector() -> Iterator[Collector]:
     """What takes the spans of all processes."""
     with Collector() as collector:
         yield collector
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def observed(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, collector: Collector) -> Iterator[Observed]:
     """A running one, which this process's default client uses."""
     stack = Observed(tmp_path_factory.mktemp("observed"))

@@ -78,6 +78,19 @@ def test_a_line_is_the_same_as_text_and_as_json() -> None:
         assert _Text().format(other).endswith(" late call=c2")
         assert json.loads(_Json().format(other))["call"] == "c2"
     assert "call" not in json.loads(_Json().format(other))
+    for call_id in ("0" * 32, f"alice.{'0' * 32}"):
+        celerys = logging.LogRecord("celery.worker.strategy", 20, "", 0, "Task readie.execute[%s]", (call_id,), None)
+        assert json.loads(_Json().format(celerys))["call"] == call_id
+
+
+@pytest.mark.parametrize("place", ["redis://user:{}@host/0", "rediss://:{}@host", "sentinel://user:{}@host/0"])
+@pytest.mark.parametrize("odd", ["/", "?", "#", "["])
+def test_a_password_that_ends_a_url_too_soon_is_refused_and_not_shown(place: str, odd: str) -> None:
+    for start in ("12", "pass"):
+        with pytest.raises(readie.ConfigurationError, match="In a password, write / as") as refused:
+            readie.Client(redis_url=place.format(f"{start}{odd}{SECRET}"))
+        assert SECRET not in str(refused.value)
+        assert f"'{start}'" not in str(refused.value)
 
 
 @pytest.mark.parametrize("program", ["router", "workers"])
