@@ -25,7 +25,7 @@ _SCRIPTS_THAT_NEED_NO_MEMORY: Final = "%W~"
 _WAITING: Final = (keys.WAITING, keys.waiting_group("*"), keys.WAITING_GROUPS, keys.WAITING_OF, keys.WAITING_CLIENTS)
 _SHARED: Final = (
     *(keys.PENDING, *_WAITING, keys.TURNS, keys.EXPIRIES, keys.DELAYED, keys.CAPACITY, keys.STALE, keys.FORGED),
-    *(keys.SESSIONS, keys.WORKERS, keys.call("*"), keys.SUBMIT_QUEUE, keys.worker_queue("*")),
+    *(keys.SESSIONS, keys.WORKERS, keys.call("*"), keys.message("*"), keys.SUBMIT_QUEUE, keys.worker_queue("*")),
     *(keys.worker("*"), keys.worker_calls("*"), keys.worker_memory("*"), keys.worker_avoided("*")),
     *(keys.worker_sessions("*"), keys.worker_idle_sessions("*"), keys.worker_session_calls("*")),
     *(keys.session("*"), keys.session_calls("*"), keys.session_queue("*"), keys.catalogue("*")),
@@ -43,7 +43,7 @@ def rights_of_client(user: str) -> str:
     return _joined(
         (_TALK, _SCRIPTS, "+subscribe +unsubscribe +publish"),
         ("+get +set +setrange +getrange +del +hget +hmget +hgetall +hset +hdel +xrange +xtrim +llen +blpop",),
-        _rw(keys.call(own), keys.values(own), keys.explanation(own)),
+        _rw(keys.call(own), keys.message(own), keys.values(own), keys.explanation(own)),
         _reads(f"{keys.PREFIX}value:{own}", keys.output(own), keys.result(own)),
         _reads(keys.session(own), keys.session_calls(own)),
         _writes(keys.payload(own), keys.wish(own)),
@@ -87,9 +87,10 @@ def rights_of(role: str) -> str:
             )
         case "observer":
             return _joined(
-                (_TALK, "+@read -@dangerous -@admin -scan -randomkey +info +ping"),
+                (_TALK, "+@read -@dangerous -@admin -randomkey +info"),
                 _reads(keys.PENDING, *_WAITING, keys.EXPIRIES, keys.DELAYED, keys.CAPACITY, keys.STALE, keys.FORGED),
-                _reads(keys.SESSIONS, keys.session("*"), keys.session_calls("*"), keys.WORKERS, keys.ROUTERS),
+                _reads(keys.call("*"), keys.SESSIONS, keys.session("*"), keys.session_calls("*")),
+                _reads(keys.WORKERS, keys.ROUTERS),
                 _reads(keys.worker("*"), keys.worker_calls("*"), keys.worker_memory("*"), keys.worker_avoided("*")),
                 _reads(keys.worker_sessions("*"), keys.worker_idle_sessions("*"), keys.worker_session_calls("*")),
                 _reads(keys.catalogue("*"), keys.traffic("*"), keys.traffic_day("*")),

@@ -159,6 +159,8 @@ def _facts(call: "CallDetails", now: float) -> "Iterator[tuple[str, str]]":
     yield from _placement(call)
     yield from _needs(call)
     yield from _outcome(call)
+    if call.withheld:
+        yield "Not shown", "what it asked for and how it ended, which this user of Redis may not read"
 
 
 def _placement(call: "CallDetails") -> "Iterator[tuple[str, str]]":

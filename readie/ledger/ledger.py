@@ -298,7 +298,7 @@ class Ledger:
 
     def state(self, call_id: str) -> tuple[CallState | None, str]:
         """Return a call's state (``None``: no record) and what a waiting call waits for, for people."""
-        state, waits_for = self._run("state", [keys.call(call_id)], [])
+        state, waits_for = self._run("state", [keys.call(call_id)], [call_id])
         return CallState(state.decode()) if state else None, waits_for.decode()
 
     def announce(

@@ -36,6 +36,7 @@ _KNOWN_TO_SCRIPTS: Final = {
     "CALL": keys.call(""),
     "RESULT": keys.result(""),
     "PAYLOAD": keys.payload(""),
+    "MESSAGE": keys.message(""),
     "PENDING": keys.PENDING,
     "SESSIONS": keys.SESSIONS,
     "SESSION": keys.session(""),

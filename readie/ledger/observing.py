@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from readie.protocol import keys, task
 from readie.protocol.call import CallHeader
@@ -48,6 +48,18 @@ class Wanted(NamedTuple):
             and (self.client is None or record.client == self.client)
             and record.submitted_at >= self.since
         )
+
+
+class _Rest(NamedTuple):
+    """What there is of a call besides the fields of every record."""
+
+    result: bytes | None
+    message: bytes | None
+    why: bytes | None
+    """Why it is where it is."""
+    waits_for: str
+    withheld: bool
+    """Whether Redis does not let this user read result and message."""
 
 
 class ObservingLedger(RecoveryLedger):
@@ -90,27 +102,40 @@ class ObservingLedger(RecoveryLedger):
         record = next(iter(self._records([call_id])), None)
         if record is None:
             return None
-        result, waiting, message, why = self._rest(call_id)
-        header = _header(message)
-        envelope = _envelope(result)
+        rest = self._rest(call_id)
+        header = _header(rest.message)
+        envelope = _envelope(rest.result)
         return CallDetails(
             **dict(record),
-            waits_for=waiting,
-            choice=Choice.model_validate_json(why) if why else None,
+            waits_for=rest.waits_for,
+            choice=Choice.model_validate_json(rest.why) if rest.why else None,
             options=header.options if header else None,
             hints=header.hints if header else None,
             failure=envelope.failure if envelope else None,
             value_bytes=envelope.value_bytes if envelope and envelope.failure is None else None,
             report=_report(envelope) if envelope else None,
+            withheld=rest.withheld,
         )
 
-    def _rest(self, call_id: str) -> tuple[bytes | None, str, bytes | None, bytes | None]:
-        """Return a call's result, what it waits for, its message and why it is where it is."""
+    def _rest(self, call_id: str) -> _Rest:
+        """Return what there is of a call besides the fields of every record."""
         with self.redis.pipeline(transaction=False) as pipe:
+            pipe.hmget(keys.call(call_id), ["why", "group", "state"])
             pipe.get(keys.result(call_id))
-            pipe.hmget(keys.call(call_id), ["message", "why"])
-            result, (message, why) = pipe.execute()
-        return result, self.state(call_id)[1], message, why
+            pipe.hmget(keys.message(call_id), ["submitted", "again"])
+            record, result, sent = pipe.execute(raise_on_error=False)
+        for reply in (record, result, sent):
+            if isinstance(reply, Exception) and (reply is record or not isinstance(reply, NoPermissionError)):
+                raise reply
+        why, group, state = record
+        withheld = isinstance(result, NoPermissionError) or isinstance(sent, NoPermissionError)
+        if withheld:
+            result, sent = None, (None, None)
+        message, again = sent
+        waits_for = again if state == CallState.QUEUED.value.encode() else None
+        if group is not None:
+            waits_for = cast("bytes | None", self.redis.hget(keys.WAITING_GROUPS, group)) or waits_for
+        return _Rest(result, message, why, (waits_for or b"").decode(), withheld)
 
     def _pages(self, ids: Iterator[str]) -> Iterator[list[CallRecord]]:
         while page := list(dict.fromkeys(itertools.islice(ids, _PAGE))):

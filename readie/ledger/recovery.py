@@ -84,7 +84,7 @@ class RecoveryLedger(Ledger):
         following, *call_ids = self._run(
             "readmit",
             [keys.PENDING, keys.WAITING, keys.SUBMIT_QUEUE],
-            [since, lost_after_seconds, most, keys.call("")],
+            [since, lost_after_seconds, most],
         )
         return following.decode(), [call_id.decode() for call_id in call_ids]
 

@@ -218,15 +218,17 @@ class RoutingLedger(RecoveryLedger):
     def records(self, call_ids: Sequence[str], *, messages: bool = False) -> list[Record | Broken]:
         """Return what is known of these calls, with the messages they were submitted with or without."""
         fields = ["state", "attempt", "incarnation", "worker", "submitted_at", "expires_at", "begun", "group"]
-        fields += ["message"] * messages
         with self.redis.pipeline(transaction=False) as pipe:
             for call_id in call_ids:
                 pipe.hmget(keys.call(call_id), fields)
+            for call_id in call_ids if messages else ():
+                pipe.hget(keys.message(call_id), "submitted")
             replies = pipe.execute(raise_on_error=False)
         for reply in replies:
             if isinstance(reply, Exception) and not about_the_call(reply):
                 raise reply
-        return [_record(reply) for reply in replies]
+        read, sent = replies[: len(call_ids)], replies[len(call_ids) :] or [b""] * len(call_ids)
+        return [_record(reply, message) for reply, message in zip(read, sent, strict=True)]
 
     def waiting_groups(self) -> dict[str, str]:
         """Return the groups of waiting calls, and why each waits."""
@@ -260,7 +262,7 @@ class RoutingLedger(RecoveryLedger):
 
     def release_delayed(self, most: int) -> float | None:
         """Queue the calls whose time to run again has come; returns the seconds until the next, ``None`` without."""
-        left = self._run("release_delayed", [keys.DELAYED, keys.SUBMIT_QUEUE], [most, keys.call("")])
+        left = self._run("release_delayed", [keys.DELAYED, keys.SUBMIT_QUEUE], [most])
         return float(left) if left else None
 
     def expiring(self, most: int) -> list[tuple[str, float]]:
@@ -304,12 +306,11 @@ def _placed(reply: Any) -> Placed | NoRoom | Settled | Broken:
     return Broken("the record has no attempt number")
 
 
-def _record(reply: Any) -> Record | Broken:
-    if isinstance(reply, RedisError):
-        return Broken(str(reply))
-    state, attempt, incarnation, worker, submitted_at, expires_at, begun, group, *message = (
-        field or b"" for field in reply
-    )
+def _record(reply: Any, message: Any) -> Record | Broken:
+    for one in (reply, message):
+        if isinstance(one, RedisError):
+            return Broken(str(one))
+    state, attempt, incarnation, worker, submitted_at, expires_at, begun, group = (field or b"" for field in reply)
     try:
         return Record(
             CallState(state.decode()) if state else None,
@@ -320,7 +321,7 @@ def _record(reply: Any) -> Record | Broken:
             float(expires_at) if expires_at else None,
             int(begun or 0),
             group.decode(),
-            message[0] if message else b"",
+            message or b"",
         )
     except ValueError as error:
         return Broken(str(error))

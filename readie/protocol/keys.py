@@ -68,6 +68,13 @@ def call(call_id: str) -> str:
     return f"{PREFIX}call:{call_id}"
 
 
+def message(call_id: str) -> str:
+    """Hash: what a call was ``submitted`` with, the same ``addressed`` to its session, and after which error it is run
+    ``again``. Apart from the record, as small payloads and what functions raise are here: who may look at calls need
+    not see those. Removed when the call ends."""
+    return f"{PREFIX}message:{call_id}"
+
+
 def waiting_group(group: str) -> str:
     """Sorted set: the calls of :data:`WAITING` that need the same of a worker; a router names the group after that."""
     return f"{PREFIX}waiting:{group}"

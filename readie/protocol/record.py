@@ -49,3 +49,6 @@ class CallDetails(CallRecord):
     """Size of the pickled value of a call that has ended with one."""
     report: Report | None = None
     """Of a call that has ended."""
+    withheld: bool = False
+    """Whether options, hints, failure and report are left out, because this user of Redis may not read what they
+    are kept with: function, arguments and value."""

@@ -141,7 +141,7 @@ class Cluster:
         return begun
 
     def park(self, header: CallHeader, why: str) -> None:
-        self.redis.lrem(keys.SUBMIT_QUEUE, 1, self.redis.hget(keys.call(header.id), "message"))  # type: ignore[arg-type]
+        self.redis.lrem(keys.SUBMIT_QUEUE, 1, self.redis.hget(keys.message(header.id), "submitted"))  # type: ignore[arg-type]
         self.ledger.park_all("router-1", "0", 100, [Parking(header.id, b"", "group", 0, why)])
 
     def open_session(self, session_id: str) -> None:

@@ -38,7 +38,7 @@ class Cluster:
             catalogue=None,
         )
         self.ledger.announce(announcement, 1000)
-        item = self.redis.hget(keys.call(call_id), "message")
+        item = self.redis.hget(keys.message(call_id), "submitted")
         assert isinstance(item, bytes)
         _, header = read(item)
         assert isinstance(header, CallHeader)

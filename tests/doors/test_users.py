@@ -86,7 +86,8 @@ def test_a_client_can_not_look_at_or_touch_what_another_has(cluster: ShutCluster
         record, result = keys.call(call.id), keys.result(call.id)
         session_key = keys.session(f"alice.{session.id}")
         for command in (
-            *(("HGETALL", record), ("HGET", record, "message"), ("HSET", record, "state", "queued"), ("DEL", record)),
+            *(("HGETALL", record), ("HSET", record, "state", "queued"), ("DEL", record)),
+            *(("HGETALL", keys.message(running.id)), ("HSET", keys.message(running.id), "submitted", "x")),
             *(("GET", result), ("SET", result, "x"), ("GETRANGE", keys.value(call.id, 1), 0, -1)),
             *(("GET", keys.payload(call.id)), ("SET", keys.payload(call.id), "x")),
             *(("XRANGE", keys.output(call.id), "-", "+"), ("XRANGE", keys.values(call.id), "-", "+")),
@@ -196,8 +197,11 @@ DENIED = {
     ],
     "observer": [
         *(("FLUSHALL",), ("KEYS", "*"), ("SET", keys.CAPACITY, 1), ("DEL", keys.PENDING), ("ZREM", keys.PENDING, "x")),
-        *(("HGETALL", keys.call("alice.1")), ("GET", keys.payload("alice.1")), ("GET", keys.result("alice.1"))),
+        *(("HGETALL", keys.message("alice.1")), ("GET", keys.payload("alice.1")), ("GET", keys.result("alice.1"))),
         *(("GET", f"{keys.PREFIX}value:alice.1:1"), ("XRANGE", keys.output("alice.1"), "-", "+")),
+        *(("XRANGE", keys.values("alice.1"), "-", "+"), ("LRANGE", keys.worker_queue("w@h"), 0, -1)),
+        *(("LRANGE", keys.session_queue("s"), 0, -1), ("LRANGE", keys.router_taken("r"), 0, -1)),
+        *(("HSET", keys.call("alice.1"), "state", "queued"), ("GET", "celery-task-meta-alice.1")),
         *(("LRANGE", keys.SUBMIT_QUEUE, 0, -1), ("LPUSH", keys.SUBMIT_QUEUE, "x"), ("LRANGE", keys.DEAD_LETTERS, 0, 1)),
         *(("EVAL", "return 1", 0), ("PUBLISH", keys.worker_control("i"), "x")),
     ],
@@ -209,6 +213,49 @@ def test_every_role_is_denied_what_it_does_not_need(cluster: ShutCluster) -> Non
         with connect(cluster.url_of(role), name="test") as redis:
             for command in commands:
                 assert denied(redis, *command), f"{role}: {command}"
+
+
+def test_an_observer_sees_every_call_and_nothing_that_it_was_given_or_gave(cluster: ShutCluster) -> None:
+    def fail(value: str) -> None:
+        raise ValueError(value)
+
+    running = never_ends.spawn()
+    again = remote(retries=readie.Retries(1, delay=1000))(fail).spawn("a secret argument")
+    eventually(lambda: "a secret argument" in again.status().detail, "it waits to be run again")
+    failing = remote(fail).spawn("a secret argument")
+    with pytest.raises(readie.RemoteError, match="a secret argument"):
+        failing.result(SECONDS)
+    eventually(lambda: running.status().state == "running", "it runs")
+    with connect(cluster.url_of("observer"), name="test") as redis:
+        fields: Any = [redis.hgetall(keys.call(call.id)) for call in (running, failing, again)]
+        for name in redis.scan_iter(match="*", count=1000):
+            assert b"secret" not in name
+    assert all(fields)
+    assert not any(word in str(fields) for word in ("secret", "gAS", "submitted'", "body"))
+    for command in (
+        ("calls",),
+        ("calls", "--state", "running"),
+        ("sessions",),
+        ("checkpoints",),
+        ("top",),
+        ("status",),
+    ):
+        done = cluster.readie(*command, "--json")
+        assert (done.returncode, done.stderr) == (0, ""), command
+        if command[0] == "calls":
+            assert running.id in [call["id"] for call in json.loads(done.stdout)]
+    shown = json.loads(cluster.readie("calls", running.id, "--json").stdout)
+    assert (shown["state"], shown["withheld"], shown["options"]) == ("running", True, None)
+    assert shown["choice"]["reason"]
+    shown = json.loads(cluster.readie("calls", failing.id, "--json").stdout)
+    assert (shown["state"], shown["failure"], shown["report"]) == ("failed", None, None)
+    assert "Not shown" in cluster.readie("calls", failing.id).stdout
+    assert json.loads(cluster.readie("calls", failing.id, "--json", user="admin").stdout)["failure"]
+    for command in (("dead-letters",), ("logs", running.id), ("cancel", running.id)):
+        assert cluster.readie(*command).returncode not in {0, 2}, command
+    assert running.status().state == "running"
+    assert running.cancel()
+    assert again.cancel()
 
 
 def test_nobody_gets_in_without_a_password(cluster: ShutCluster) -> None:

@@ -139,7 +139,7 @@ def test_todays_router_and_worker_go_on_with_a_session_of_that_release(
         "checkpoint_1",
         1,
     )
-    content = ledger.redis.hget(keys.call("second"), "message")
+    content = ledger.redis.hget(keys.message("second"), "submitted")
     assert isinstance(content, bytes)
     third = CallHeader.model_validate(json.loads(content)["headers"][HEADER]).model_copy(update={"id": "third"})
     ledger.submit("third", content.decode(), "client")

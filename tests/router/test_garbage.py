@@ -145,7 +145,7 @@ def test_a_waiting_call_whose_message_was_spoiled_ends_and_holds_up_none(
     client.waits_for("spoiled", "no worker is running")
     client.submit(header("good"))
     client.waits_for("good", "no worker is running")
-    redis.hset(keys.call("spoiled"), "message", "garbage")
+    redis.hset(keys.message("spoiled"), "submitted", "garbage")
     worker = new_worker().announce()
     assert worker.begin().id == "good"
     failure = client.end("spoiled").failure

@@ -256,6 +256,21 @@ def test_a_queued_call_whose_message_was_lost_is_sent_again(
     assert queued(redis) == [message(header("lost")).encode()]
 
 
+def test_a_record_that_its_client_spoiled_keeps_no_lost_message_of_another_from_being_sent_again(
+    client: Client, recovery: Recovery, redis: Redis
+) -> None:
+    for call_id in ("record", "message", "gone", "lost"):
+        client.submit(header(call_id))
+        redis.zadd(keys.PENDING, {call_id: LONG_AGO})
+    for key in (keys.call("record"), keys.message("message")):
+        redis.delete(key)
+        redis.set(key, "not what it should be")
+    redis.delete(keys.SUBMIT_QUEUE, keys.call("gone"))
+    recovery.sweep_messages()
+    assert queued(redis) == [message(header("lost")).encode()]
+    assert not redis.exists(keys.message("record"), keys.message("gone")), "nothing would ever remove it"
+
+
 def test_every_lost_message_is_found_however_many_calls_there_are(
     client: Client, recovery: Recovery, redis: Redis
 ) -> None:

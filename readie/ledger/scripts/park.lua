@@ -6,7 +6,8 @@
 -- Returns 1 when it waits (or is past that), 0 when too many wait already, -1 when too many of its client do: then nothing is
 -- settled.
 -- Atomic, so that capacity freed between looking and parking wakes the call.
-local state, attempt, group, submitted = unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'group', 'message'))
+local state, attempt, group = unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'group'))
+local submitted = redis.call('HGET', MESSAGE .. ARGV[1], 'submitted')
 if ARGV[10] ~= '' and submitted and submitted ~= ARGV[10] then
     redis.call('LREM', KEYS[2], -1, ARGV[3])
     redis.call('INCR', FORGED)

@@ -6,7 +6,8 @@
 -- Returns {outcome, detail}: {'placed', time}, {'full'}, {'gone'} (worker's lease ended or it restarted), or
 -- {'moved', attempt or -1} (the call is past this: the message is settled; with the record's attempt when it is still queued).
 -- Atomic, so that a slot and a byte are given once and a call is on one worker only.
-local state, attempt, group, submitted = unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'group', 'message'))
+local state, attempt, group = unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'group'))
+local submitted = redis.call('HGET', MESSAGE .. ARGV[1], 'submitted')
 if ARGV[10] ~= '' and submitted and submitted ~= ARGV[10] then
     if ARGV[6] ~= '' then redis.call('LREM', KEYS[6], -1, ARGV[6]) end
     redis.call('INCR', FORGED)

@@ -11,8 +11,8 @@
 --   {'ended', state, why}, {'unknown'}, {'many'}: the call can't run; nothing is settled
 --   {'moved', attempt or -1}: as place.lua
 -- Atomic, so that callers who open a session at once get one sandbox, and a session runs one call at a time.
-local state, attempt, group, awaits_turn, submitted =
-    unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'group', 'awaits_turn', 'message'))
+local state, attempt, group, awaits_turn = unpack(redis.call('HMGET', KEYS[1], 'state', 'attempt', 'group', 'awaits_turn'))
+local submitted = redis.call('HGET', MESSAGE .. ARGV[1], 'submitted')
 local function settle()
     if ARGV[10] ~= '' then redis.call('LREM', KEYS[3], -1, ARGV[10]) end
 end
@@ -71,5 +71,5 @@ if turn then
 end
 redis.call('RPUSH', SESSION_CALLS .. ARGV[3], ARGV[1])
 redis.call('HSET', KEYS[1], 'awaits_turn', '1')
-if sandbox then redis.call('HSET', KEYS[1], 'addressed', ARGV[9]) end
+if sandbox then redis.call('HSET', MESSAGE .. ARGV[1], 'addressed', ARGV[9]) end
 return {'waits'}

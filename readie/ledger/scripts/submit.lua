@@ -8,8 +8,9 @@ local before = redis.call('HGET', KEYS[1], 'submitted_at')
 if before then return before end
 local time = redis.call('TIME')
 local now = string.format('%d.%06d', time[1], time[2])
-redis.call('HSET', KEYS[1], 'state', 'queued', 'attempt', 0, 'message', ARGV[2], 'reply', ARGV[3], 'submitted_at', now,
+redis.call('HSET', KEYS[1], 'state', 'queued', 'attempt', 0, 'reply', ARGV[3], 'submitted_at', now,
     'name', ARGV[6], 'client', ARGV[7])
+redis.call('HSET', MESSAGE .. ARGV[1], 'submitted', ARGV[2])
 if ARGV[5] == '1' then redis.call('HSET', KEYS[1], 'listeners', ARGV[3]) end
 if ARGV[4] ~= '' then
     local expires = string.format('%.6f', now + ARGV[4])

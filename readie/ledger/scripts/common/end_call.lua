@@ -8,13 +8,13 @@ local function end_call(id, state, before, after, keep)
     local now = clock()
     local result = before .. now .. after
     redis.call('HSET', record, 'state', state, 'ended_at', now)
-    redis.call('HDEL', record, 'message', 'addressed', 'awaits_turn', 'group', 'expires_at', 'cancel_before', 'cancel_after', 'again',
+    redis.call('HDEL', record, 'awaits_turn', 'group', 'expires_at', 'cancel_before', 'cancel_after', 'again',
         'listeners', 'stalled', 'stop', 'why')
     redis.call('EXPIRE', record, keep)
     redis.call('SET', RESULT .. id, result, 'EX', keep)
     redis.call('EXPIRE', OUTPUT .. id, keep)
     redis.call('EXPIRE', VALUES .. id, keep)
-    redis.call('DEL', PAYLOAD .. id)
+    redis.call('DEL', PAYLOAD .. id, MESSAGE .. id)
     redis.call('ZREM', PENDING, id)
     redis.call('ZREM', EXPIRIES, id)
     redis.call('ZREM', DELAYED, id)

@@ -23,15 +23,17 @@ local function hand_on(session_id)
     while true do
         local id = redis.call('LPOP', SESSION_CALLS .. session_id)
         if not id then break end
-        local state, attempt, addressed, message = unpack(redis.call('HMGET', CALL .. id, 'state', 'attempt', 'addressed', 'message'))
+        local state, attempt = unpack(redis.call('HMGET', CALL .. id, 'state', 'attempt'))
         if state == 'queued' then
-            redis.call('HDEL', CALL .. id, 'awaits_turn', 'addressed')
+            local submitted, addressed = unpack(redis.call('HMGET', MESSAGE .. id, 'submitted', 'addressed'))
+            redis.call('HDEL', CALL .. id, 'awaits_turn')
+            redis.call('HDEL', MESSAGE .. id, 'addressed')
             redis.call('HSET', session, 'call', id, 'last_used_at', now)
             if sandbox and addressed then
                 send_to_session(id, attempt + 1, worker, incarnation, sandbox, addressed, now)
             else
                 -- It came while the session opened, when nobody knew where.
-                redis.call('RPUSH', SUBMIT_QUEUE, message)
+                redis.call('RPUSH', SUBMIT_QUEUE, submitted)
             end
             return
         end
