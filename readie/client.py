@@ -4,13 +4,11 @@ import base64
 import functools
 import os
 import socket
-import sys
 import threading
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -30,13 +28,13 @@ from .errors import (
     SignatureError,
 )
 from .explanation import Explanation
-from .hints import Hints, bounded
+from .header import make_header, own_modules
+from .hints import Hints
 from .ledger import Ledger
 from .options import Options
 from .pickling import dump_function, pickle_call
-from .project import Travelling, travelling
 from .protocol import keys, task
-from .protocol.call import INLINE_LIMIT_BYTES, PROTOCOL_VERSION, CallHeader, ImportHints
+from .protocol.call import INLINE_LIMIT_BYTES
 from .protocol.envelope import Envelope
 from .protocol.explain import ExplainRequest
 from .protocol.owner import owned, owner_of_user
@@ -47,7 +45,6 @@ from .replies import Replies
 from .sessions import Session, current_session
 from .settings import ClientSettings
 from .sizes import format_bytes
-from .stream import yields
 
 if TYPE_CHECKING:
     from .tracing import ClientTraces
@@ -55,7 +52,6 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS = 4.0
 """How long Redis may take for one answer before it counts as unreachable."""
 _ROUTER_ANSWER_SECONDS: Final = 3
-_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _ORIGIN = f"{os.getpid()}@{socket.gethostname()}"
 _clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
 
@@ -146,7 +142,7 @@ class Client:
             )
         pickled = pickle_call(function, args, kwargs)
         found = hints()
-        own = _own_modules(found, pickled.modules, options)
+        own = own_modules(found, pickled.modules, options)
         payload = pickled.payload(options.env or {}, own.packed)
         size = total_size(payload)
         if size > self.settings.max_payload_bytes:
@@ -156,7 +152,9 @@ class Client:
             )
         inline = size <= INLINE_LIMIT_BYTES
         call_id = self._new_id()
-        header = _header(call_id, function, options, found, own, payload_bytes=size, client=self._name, session=session)
+        header = make_header(
+            call_id, function, options, found, own, payload_bytes=size, client=self._name, session=session
+        )
         if header.session is not None:
             use = header.session.model_copy(update={"id": owned(self._owner, header.session.id)})
             header = header.model_copy(update={"session": use})
@@ -201,8 +199,8 @@ class Client:
         request_id = self._new_id()
         referred: set[str] = set()
         dump_function(function, referred)
-        own = _own_modules(hints, referred, options)
-        header = _header(request_id, function, options, hints, own, payload_bytes=0, client=self._name)
+        own = own_modules(hints, referred, options)
+        header = make_header(request_id, function, options, hints, own, payload_bytes=0, client=self._name)
         header = self._keyring.sign_call(header, ())
         request = ExplainRequest(task=keys.EXPLAIN_TASK, id=request_id, header=header)
         with self._reaching_redis():
@@ -286,44 +284,6 @@ class Client:
 
     def _reaching_redis(self) -> AbstractContextManager[None]:
         return reaching_redis(self.settings.redis_url)
-
-
-def _own_modules(hints: Hints, referred: AbstractSet[str], options: Options) -> Travelling:
-    """Return what of the user's project a call needs that was found to import or refer to these names."""
-    return travelling({*hints.imports, *referred}, include=options.include_modules, exclude=options.exclude_modules)
-
-
-def _header(
-    call_id: str,
-    function: Callable[..., Any],
-    options: Options,
-    hints: Hints,
-    own: Travelling,
-    *,
-    payload_bytes: int,
-    client: str,
-    session: Session | None = None,
-) -> CallHeader:
-    use = None if session is None else session.use(options)
-    options = options if session is None else session.options_for(options)
-    return CallHeader(
-        protocol=PROTOCOL_VERSION,
-        id=call_id,
-        name=str(options.name or getattr(function, "__qualname__", repr(function)))[:256],
-        python=_PYTHON,
-        hints=ImportHints(
-            imports=bounded({*hints.imports, *own.imports}),
-            models=hints.models,
-            tokenizers=hints.tokenizers,
-            datasets=hints.datasets,
-        ),
-        options=options.for_call(),
-        session=use,
-        client=client,
-        payload_bytes=payload_bytes,
-        payload_by_reference=payload_bytes > INLINE_LIMIT_BYTES,
-        streams=yields(function),
-    )
 
 
 def _traces() -> "ClientTraces":
