@@ -68,6 +68,15 @@ def test_sandboxes_are_made_without_more_rights_than_needed() -> None:
         assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
 
 
+def test_a_network_for_functions_in_compose_takes_one_capability_more() -> None:
+    base, more = (
+        yaml.safe_load((ROOT / name).read_text())["services"] for name in ("compose.yaml", "compose.network.yaml")
+    )
+    assert more.keys() == {"worker", "generation"} <= base.keys()
+    for service in more.values():
+        assert service == {"cap_add": ["NET_ADMIN"], "environment": {"SANDBOX_NETWORK": "sandbox"}}
+
+
 def test_a_stopped_worker_has_time_for_its_calls() -> None:
     needed = sum(WorkerSettings.model_fields[f"{name}drain_seconds"].default for name in ("", "session_"))
     (pod,) = (pod for pod, one in containers() if one["args"][3] == "workers")
