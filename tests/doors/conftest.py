@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shut_cluster import KEYS, ShutCluster
 
 import readie
 from readie.client import default_client
+from tests.doors.shut_cluster import KEYS, ShutCluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.sandbox)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Iterator[ShutCluster]:
     """A running one."""
     cluster = ShutCluster(tmp_path_factory.mktemp("doors"), data_folder)

@@ -113,12 +113,18 @@ class ShutCluster:
             "READIE_RUN": str(self._run_folder),
             "READIE_REDIS_URL": self.url_of(part),
             "READIE_SIGNING_KEYS": KEYS,
+            "READIE_LOG_LEVEL": "DEBUG",
             "COLUMNS": "80",
         }
 
     def log(self, part: str) -> str:
         """Return what a process has said."""
         return (self.folder / f"{part}.log").read_text()
+
+    @property
+    def secrets(self) -> list[str]:
+        """Every password and key."""
+        return [*self._passwords.values(), *(key.partition(":")[2] for key in KEYS.split(","))]
 
     def readie(self, *arguments: str, user: str = "observer") -> subprocess.CompletedProcess[str]:
         """Run a command as a user."""

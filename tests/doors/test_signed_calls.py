@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from redis import Redis
-from shut_cluster import KEYS, ShutCluster
 
 import readie
 from readie import InvalidRequestError, remote
@@ -22,6 +21,7 @@ from readie.protocol.call import CallHeader, Placement
 from readie.protocol.payload import Pickled, encode
 from readie.protocol.signing import Keyring
 from readie.stack.readiness import announced_workers
+from tests.doors.shut_cluster import KEYS, ShutCluster
 from tests.local_stack import eventually
 
 SECONDS = 60

@@ -8,10 +8,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from shut_cluster import KEYS, Authority, ShutCluster
 
 import readie
 from readie import ClusterUnavailableError, ConfigurationError, remote
+from tests.doors.shut_cluster import KEYS, Authority, ShutCluster
 from tests.local_stack import eventually
 
 SECONDS = 60
@@ -69,6 +69,9 @@ def test_everything_works_over_tls_with_no_right_too_few(cluster: ShutCluster) -
     assert call.id in eventually(lambda: flower(cluster, f"/api/task/info/{call.id}"), "Flower knows the call")
     page = f"/worker/{status['workers'][0]['name']}"
     eventually(lambda: "ready sandboxes" in flower(cluster, page), f"Flower shows the worker: {cluster.log('flower')}")
+    settings = eventually(lambda: flower(cluster, page.replace("/worker/", "/api/workers?workername=")), "its settings")
+    for shown in (settings, flower(cluster, page), *(cluster.log(part) for part in ("router", "worker", "flower"))):
+        assert [secret for secret in cluster.secrets if secret in shown] == []
     with cluster.redis() as redis:
         refused = redis.execute_command("ACL", "LOG")
     assert refused == [], "nobody needs a right that it does not have"

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError, ResponseError
-from shut_cluster import KEYS, ShutCluster
 
 import readie
 from readie import InvalidRequestError, SessionExpiredError, remote
@@ -20,6 +19,7 @@ from readie.pickling import dump_call
 from readie.protocol import keys, task
 from readie.protocol.call import CallHeader, CallOptions, SessionUse
 from readie.protocol.signing import Keyring
+from tests.doors.shut_cluster import KEYS, ShutCluster
 from tests.local_stack import eventually
 
 SECONDS = 60
