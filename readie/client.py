@@ -1,6 +1,7 @@
 """The client: one connection pool to Redis, one ledger, one listener for results."""
 
 import base64
+import contextlib
 import functools
 import os
 import socket
@@ -8,16 +9,15 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from .call import Call, CallStatus, Submission
-from .connection import connect, reaching_redis, without_password
+from .connection import CLUSTER, connect, in_cluster_mode, reaching_redis, without_password
 from .endings import Endings
 from .errors import (
     ClusterUnavailableError,
@@ -95,6 +95,8 @@ class Client:
         user = urlsplit(self.settings.redis_url).username
         self._name = (self.settings.client or user or "")[:64]
         self._owner = owner_of_user(user)
+        self._is_no_cluster = False
+        """Whether Redis has said so."""
         self._ledger = Ledger(self._redis)
         self._replies = Replies(self._redis, self._ledger, self._owner)
         self._endings = Endings(self._redis, self._owner)
@@ -282,8 +284,14 @@ class Client:
         except BadSignatureError as error:
             raise SignatureError(f"call {envelope.id}: its result can't be trusted: {error}") from None
 
-    def _reaching_redis(self) -> AbstractContextManager[None]:
-        return reaching_redis(self.settings.redis_url)
+    @contextlib.contextmanager
+    def _reaching_redis(self) -> Iterator[None]:
+        with reaching_redis(self.settings.redis_url):
+            if not self._is_no_cluster:
+                if in_cluster_mode(self._redis):
+                    raise ConfigurationError(CLUSTER)
+                self._is_no_cluster = True
+            yield
 
 
 def _traces() -> "ClientTraces":

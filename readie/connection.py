@@ -29,7 +29,7 @@ from .sentinel import SCHEME, SentinelUrl
 
 _SENTINEL_SECONDS: Final = 1.0
 """One that does not answer is passed over; there are others."""
-_CLUSTER: Final = (
+CLUSTER: Final = (
     "this Redis is in cluster mode, in which no step can change the keys of a call, its worker and its session, for "
     "these lie in several slots: use a Redis that is not, and Sentinels (sentinel://) where it must survive its machine"
 )
@@ -69,15 +69,22 @@ def connect(url: str, *, name: str, timeout_seconds: float = 10.0, retries: int 
     return redis
 
 
+def in_cluster_mode(redis: Redis) -> bool:
+    """Ask a Redis; every user may. In a cluster of one node all commands would be taken, and no client ever be told."""
+    said: Any = redis.execute_command("HELLO")  # type: ignore[no-untyped-call]
+    mode = said if isinstance(said, dict) else dict(zip(said[::2], said[1::2], strict=True))
+    return bool(mode[b"mode"] == b"cluster")
+
+
 def refuse_cluster(redis: Redis) -> None:
-    """Do nothing but for a Redis in cluster mode; nor for one that can't be asked now, or does not let itself be asked.
+    """Do nothing but for a Redis in cluster mode; nor for one that can't be asked now.
 
     Raises:
         ConfigurationError: it is in cluster mode.
     """
     with contextlib.suppress(RedisError):
-        if redis.info("server").get("redis_mode") == "cluster":
-            raise ConfigurationError(_CLUSTER)
+        if in_cluster_mode(redis):
+            raise ConfigurationError(CLUSTER)
 
 
 def without_tls(url: str) -> tuple[str, dict[str, Any] | None]:
@@ -139,7 +146,7 @@ def reaching_redis(url: str) -> Iterator[None]:
         ) from error
     except RedisError as error:
         if isinstance(error, (ClusterCrossSlotError, ClusterDownError, AskError)):
-            raise ConfigurationError(_CLUSTER) from error
+            raise ConfigurationError(CLUSTER) from error
         if str(error).startswith("MISCONF"):
             raise ClusterUnavailableError(
                 f"Redis at {without_password(url)} can't write its files and takes nothing new. Is its disk full?"
