@@ -51,6 +51,8 @@ def commands(cluster: Cluster, tmp_path: Path) -> list[list[str]]:
         ["generation", "list"],
         ["generation", "show"],
         ["generation", "prune"],
+        ["acl", "--write", f"{tmp_path}/{'u' * 80}", "--passwords", f"{tmp_path}/passwords"],
+        ["acl", "--client", "c" * 99, "--write", f"{tmp_path}/users", "--passwords", f"{tmp_path}/passwords"],
         ["doctor"],
         ["up", "-d", "--workers", "0"],
         ["up", "-d"],
