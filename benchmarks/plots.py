@@ -133,10 +133,12 @@ def _draw_calls(section: Section, folder: Path) -> None:
     _save(figure, folder / "calls.svg")
     figure, axes = plt.subplots(figsize=(7, 4))
     sizes = sorted({int(one.labels["bytes"]) for one in section.series if "bytes" in one.labels})
+    labels = [dict(one.labels) for one in section.series]
     for name in systems:
+        known = [size for size in sizes if {"system": name, "bytes": size} in labels]
         axes.plot(
-            [SIZES[size] for size in sizes],
-            [1e3 * median(_values(section, system=name, bytes=size)) for size in sizes],
+            [SIZES[size] for size in known],
+            [1e3 * median(_values(section, system=name, bytes=size)) for size in known],
             marker="o",
             ms=3,
             label=name,
