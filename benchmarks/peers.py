@@ -30,7 +30,7 @@ SLOTS = 4
 _BIN = Path(sys.executable).parent
 _ROOT = Path(__file__).parent.parent
 _URL = "READIE_BENCHMARK_REDIS_URL"
-_SECONDS = 120
+_SECONDS = 60
 
 
 def size(argument: bytes) -> int:
