@@ -127,20 +127,25 @@ def as_markdown(section: Section) -> str:
     """Return a section's tables as Markdown."""
     parts = [f"# {section.title}", f"Begun {section.began_at}. {_sentence(section.settings)}".rstrip()]
     for table in section.tables:
-        parts += [f"## {table.title}", _markdown_table(table.columns, table.rows), table.note]
+        parts += [f"## {table.title}", markdown_table(table.columns, table.rows), table.note]
     if section.checks:
-        rows = [
-            [
-                check.what,
-                check.value,
-                "" if check.low is None or check.high is None else f"{_shown(check.low)} to {_shown(check.high)}",
-                f"{check.sense} {check.limit:g}",
-                "yes" if check.holds else "**no**",
-            ]
-            for check in section.checks
-        ]
-        parts += ["## What must hold", _markdown_table(["", "ratio", "95 %", "must be", "holds"], rows)]
+        parts += ["## What must hold", checks_table(section.checks)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def checks_table(checks: Sequence[Check]) -> str:
+    """Return whether figures are what they have to be, as Markdown."""
+    rows = [
+        [
+            check.what,
+            check.value,
+            "" if check.low is None or check.high is None else f"{_shown(check.low)} to {_shown(check.high)}",
+            f"{check.sense} {check.limit:g}",
+            "yes" if check.holds else "**no**",
+        ]
+        for check in checks
+    ]
+    return markdown_table(["", "value", "95 %", "must be", "holds"], rows)
 
 
 def machine() -> dict[str, Any]:
@@ -172,7 +177,8 @@ def _sentence(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in settings.items())
 
 
-def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    """Return a table as Markdown."""
     lines = [columns, ["---"] * len(columns), *([_shown(cell) for cell in row] for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
