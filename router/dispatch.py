@@ -112,7 +112,7 @@ class Dispatcher:
             nobody: list[tuple[QueuedCall, str]] = []
             again: list[QueuedCall] = []
             for call in pending:
-                decision = choose(call.message.header, self._fleet.workers, self._fleet.fitting)
+                decision = choose(call.message.header, self._fleet.candidates)
                 match decision:
                     case Chosen():
                         decision.worker.take(call.memory_bytes, decision.checkpoint_id)
@@ -146,7 +146,7 @@ class Dispatcher:
                 # Under the worker's flavor, which exists, whatever the client's header says.
                 self._traffic.count(decision.worker.announcement.flavor, header.hints)
                 continue
-            decision.worker.take(call.memory_bytes, decision.checkpoint_id, calls=-1)
+            self._fleet.candidates.give_back(decision.worker, call.memory_bytes, decision.checkpoint_id)
             not_placed.any = True
             match outcome:
                 case Settled(None):

@@ -10,7 +10,7 @@ from readie.protocol.explain import ExplainAnswer, ExplainRequest, StartCost
 
 from .catalogue import CompiledCatalogue, Resolution
 from .fleet import Fleet
-from .needs import Needs, Nobody, Refused, WorkerState, all_full
+from .needs import Needs, Nobody, Refused, WorkerState
 from .placement import contradicts_itself, reason, soonest, ways
 from .scoring import Prediction
 
@@ -21,7 +21,7 @@ def explain(header: CallHeader, fleet: Fleet) -> ExplainAnswer:
     """Return what a router would do with a call, given what it has just seen of the workers."""
     answer = ExplainAnswer(hints=header.hints)
     needs = Needs.of(header)
-    found = contradicts_itself(header) or fleet.fitting(needs)
+    found = contradicts_itself(header) or fleet.candidates.fitting(needs)
     if isinstance(found, Refused):
         return answer.model_copy(update={"failure": Failure(code=found.code, message=found.message)})
     if isinstance(found, Nobody):
@@ -31,7 +31,7 @@ def explain(header: CallHeader, fleet: Fleet) -> ExplainAnswer:
     worker, start = soonest(header, free or found)
     seen = _seen(header, worker)
     if not free:
-        seen["waits_for"] = all_full(needs, found, fleet.workers).why
+        seen["waits_for"] = fleet.candidates.all_full(needs).why
     else:
         seen |= {
             "checkpoint_id": start.checkpoint_id,

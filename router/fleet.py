@@ -12,11 +12,14 @@ from readie.protocol import keys
 from readie.protocol.announcement import Announcement, decode_ready
 from readie.protocol.catalogue import Catalogue
 
+from .candidates import Candidates
 from .catalogue import CompiledCatalogue
-from .needs import Needs, Nobody, Refused, WorkerState, fitting
+from .needs import WorkerState
 
 _UNUSED_CATALOGUES: Final = 16
 _RETRY_CATALOGUE_SECONDS: Final = 2.0
+_BETWEEN_LOOKS: Final = 9
+"""Times as long as a look took."""
 _NOTHING_READY: Final = b"{}"
 
 log = logging.getLogger(__name__)
@@ -85,10 +88,11 @@ class Fleet:
         self._announcements: dict[bytes, tuple[bytes, Announcement | None]] = {}
         self.seen_at = float("-inf")
         """Monotonic clock, seconds."""
-        self.workers: list[WorkerState] = []
+        self.candidates = Candidates([])
+        """The workers as of then, less what was placed on them since."""
         self.capacity = "0"
         """The capacity counter as of :attr:`seen_at`."""
-        self._fitting: dict[Needs, list[WorkerState] | Nobody | Refused] = {}
+        self._look_seconds = 0.0
 
     def look(self) -> None:
         """See the workers as they are now, in one round trip."""
@@ -96,8 +100,7 @@ class Fleet:
         look = self._ledger.look()
         known, self._announcements = self._announcements, {}
         self.capacity = look.capacity
-        self.workers = []
-        self._fitting = {}
+        workers = []
         for name, seen in look.workers.items():
             text = seen.announcement
             before = known.get(name)
@@ -105,7 +108,7 @@ class Fleet:
             self._announcements[name] = (text, announcement)
             if announcement is not None:
                 digest = announcement.catalogue
-                self.workers.append(
+                workers.append(
                     WorkerState(
                         announcement,
                         self._catalogues.get(digest) if digest is not None else None,
@@ -116,19 +119,16 @@ class Fleet:
                         seen.sessions,
                     )
                 )
-        self._catalogues.forget_unused({w.announcement.catalogue for w in self.workers if w.announcement.catalogue})
+        self.candidates = Candidates(workers)
+        self._catalogues.forget_unused({w.announcement.catalogue for w in workers if w.announcement.catalogue})
+        self._look_seconds = time.monotonic() - self.seen_at
 
     def look_if_old(self) -> None:
         """See the workers again unless that was done a moment ago."""
-        if time.monotonic() - self.seen_at > self._max_age_seconds:
+        # A look at thousands of workers takes a while, and Redis is busy with it too: most time is for calls.
+        oldest = max(self._max_age_seconds, _BETWEEN_LOOKS * self._look_seconds)
+        if time.monotonic() - self.seen_at > oldest:
             self.look()
-
-    def fitting(self, needs: Needs) -> list[WorkerState] | Nobody | Refused:
-        """Return the workers that can take a call with these needs as soon as they have room."""
-        found = self._fitting.get(needs)
-        if found is None:
-            found = self._fitting[needs] = fitting(needs, self.workers)
-        return found
 
 
 def _parse(name: bytes, text: bytes) -> Announcement | None:

@@ -1,7 +1,7 @@
 """What a call needs of a worker, and which workers can give it. Data in, data out."""
 
 import json
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -81,20 +81,16 @@ class WorkerState:
     """Checkpoints that it failed to restore lately."""
     sessions: int = 0
     """Sessions that it keeps or is to open."""
-    kind: Hashable = field(init=False, compare=False)
-    """Equal for workers on which a call starts in the same way."""
-
-    def __post_init__(self) -> None:
-        self._classify()
-
-    def _classify(self) -> None:
-        ready = frozenset(checkpoint_id for checkpoint_id, count in self.ready.items() if count > 0)
-        self.kind = self.catalogue, ready, self.avoided
 
     @property
     def free(self) -> int:
         """Slots that can take a call."""
         return 0 if self.announcement.draining else self.announcement.slots - self.busy
+
+    @property
+    def load(self) -> float:
+        """Calls it holds, by its slots."""
+        return self.busy / self.announcement.slots
 
     @property
     def has_room_for_session(self) -> bool:
@@ -128,7 +124,6 @@ class WorkerState:
         self.reserved_bytes += calls * self.counted_bytes(memory_bytes)
         if checkpoint_id in self.ready:
             self.ready[checkpoint_id] -= calls
-            self._classify()
 
 
 @dataclass(frozen=True, slots=True)

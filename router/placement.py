@@ -1,17 +1,15 @@
 """Which worker takes a call, and how the call starts there. Data in, data out."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
 
-from .needs import Needs, Nobody, Refused, WorkerState, all_full, fitting
+from .candidates import ALL, Candidates, Group, Shelf
+from .needs import Needs, Nobody, Refused, WorkerState
 from .scoring import Prediction, Scores
-
-Fitting = Callable[[Needs], list[WorkerState] | Nobody | Refused]
-"""Gives the workers that can take a call with these needs as soon as they have room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +22,19 @@ class Chosen:
     predicted_seconds: float | None
 
 
-def choose(header: CallHeader, workers: Sequence[WorkerState], fit: Fitting | None = None) -> Chosen | Nobody | Refused:
-    """Return the decision for one call.
+def choose(header: CallHeader, candidates: Candidates) -> Chosen | Nobody | Refused:
+    """Return the decision for one call, which is not yet counted for the worker.
 
-    Args:
-        header: the call's.
-        workers: every live worker.
-        fit: :func:`~router.needs.fitting` for these workers, by whoever remembers its answers.
+    It is that of :func:`soonest` among those with room.
     """
     needs = Needs.of(header)
-    contradiction = contradicts_itself(header)
-    found = contradiction or (fit(needs) if fit else fitting(needs, workers))
-    if not isinstance(found, list):
-        return found
-    free = [worker for worker in found if worker.has_room(needs)]
-    if not free:
-        return all_full(needs, found, workers)
-    worker, start = soonest(header, free)
+    groups = contradicts_itself(header) or candidates.groups(needs)
+    if not isinstance(groups, list):
+        return groups
+    worker = _soonest_of_groups(header, groups)
+    if worker is None:
+        return candidates.all_full(needs)
+    start = _start(header, worker)
     return Chosen(worker, start.checkpoint_id, reason(header, worker, start), start.predicted_seconds)
 
 
@@ -69,20 +63,52 @@ class Start(NamedTuple):
 
 
 def soonest(header: CallHeader, workers: Sequence[WorkerState]) -> tuple[WorkerState, Start]:
-    """Return the worker where the call starts first, and how; of equal ones the least loaded."""
-    starts: dict[Hashable, Start] = {}
-    best: tuple[tuple[float, float, str], WorkerState, Start] | None = None
-    for worker in workers:
-        start = starts.get(worker.kind)
-        if start is None:
-            start = starts[worker.kind] = _start(header, worker)
-        seconds = start.predicted_seconds
-        announcement = worker.announcement
-        rank = float("inf") if seconds is None else seconds, worker.busy / announcement.slots, announcement.name
-        if best is None or rank < best[0]:
-            best = rank, worker, start
-    assert best is not None
-    return best[1:]
+    """Return the worker where the call starts first, and how; of equal ones the least loaded, the first by name."""
+    starts = [(worker, _start(header, worker)) for worker in workers]
+    return min(starts, key=lambda found: (_seconds_of(found[1].way), found[0].load, found[0].announcement.name))
+
+
+def _soonest_of_groups(header: CallHeader, groups: Sequence[Group]) -> WorkerState | None:
+    """Return what :func:`soonest` does, from the fastest shelves alone; ``None``: no worker has room."""
+    shelves = sorted(
+        ((seconds, group, shelf) for group in groups for seconds, shelf in _shelves(header, group)),
+        key=lambda found: found[0],
+    )
+    best: tuple[float, str, WorkerState] | None = None
+    fastest = 0.0
+    for seconds, group, shelf in shelves:
+        if best is not None and seconds > fastest:
+            break
+        found = group.least_loaded(shelf)
+        if found is not None and (best is None or found[:2] < best[:2]):
+            best, fastest = found, seconds
+    return best and best[2]
+
+
+def _shelves(header: CallHeader, group: Group) -> list[tuple[float, Shelf]]:
+    """Return where the call may start in a group, with the predicted seconds."""
+    if group.catalogue is None:
+        return [(_seconds_of(None), ALL)]
+    scores = group.catalogue.scores(header.hints)
+    if is_fixed(header):
+        pin = header.options.checkpoint_id
+        made = scores.cold if pin in group.avoided else scores.starts[scores.position[pin]]
+    else:
+        made = _fastest_made(scores, group.avoided)
+    most = _seconds_of(made)
+    shelves: list[tuple[float, Shelf]] = [(most, ALL)]
+    for checkpoint_id in group.ready_checkpoints():
+        if (position := scores.position.get(checkpoint_id)) is None:
+            continue
+        seconds = round(scores.starts[position].import_seconds, 9)
+        if seconds <= most and (not is_fixed(header) or checkpoint_id == header.options.checkpoint_id):
+            shelves.append((seconds, (checkpoint_id,)))
+    return shelves
+
+
+def is_fixed(header: CallHeader) -> bool:
+    """Whether the call says itself how it starts."""
+    return header.options.checkpoint_id is not None or header.options.disable_optimized_execution
 
 
 def ways(scores: Scores, worker: WorkerState) -> list[Prediction]:
@@ -95,9 +121,7 @@ def ways(scores: Scores, worker: WorkerState) -> list[Prediction]:
 
 def _fastest(scores: Scores, worker: WorkerState) -> Prediction:
     """Return the fastest of the ways without making a list of them: this is done for every call."""
-    best = scores.best
-    if best.checkpoint_id in worker.avoided:
-        best = min((start for start in scores.starts if start.checkpoint_id not in worker.avoided), key=_rounded)
+    best = _fastest_made(scores, worker.avoided)
     ready = [
         # A ready cold start goes last: calls that opt out can use no other.
         (round(scores.starts[position].import_seconds, 9), position or len(scores.starts), position)
@@ -106,22 +130,29 @@ def _fastest(scores: Scores, worker: WorkerState) -> Prediction:
     ]
     if ready:
         seconds, _, position = min(ready)
-        if seconds <= _rounded(best):
+        if seconds <= _seconds_of(best):
             return scores.starts[position].from_ready()
     return best
 
 
-def _rounded(start: Prediction) -> float:
-    """Return whole nanoseconds, as the scores were made: equal costs must be equal."""
-    return round(start.seconds, 9)
+def _fastest_made(scores: Scores, avoided: Collection[str]) -> Prediction:
+    """Return the fastest of the ways that need no ready sandbox."""
+    if scores.best.checkpoint_id not in avoided:
+        return scores.best
+    return min((start for start in scores.starts if start.checkpoint_id not in avoided), key=_seconds_of)
+
+
+def _seconds_of(way: Prediction | None) -> float:
+    """Return whole nanoseconds, as the scores were made: equal costs must be equal. Nothing known is worst."""
+    return float("inf") if way is None else round(way.seconds, 9)
 
 
 def _start(header: CallHeader, worker: WorkerState) -> Start:
     scores = worker.catalogue.scores(header.hints) if worker.catalogue else None
     if scores is None:
         return Start(None, None)
-    pin = header.options.checkpoint_id
-    if pin is not None or header.options.disable_optimized_execution:
+    if is_fixed(header):
+        pin = header.options.checkpoint_id
         # The worker starts cold by itself where a pinned checkpoint fails to restore again.
         return Start(pin, next((way for way in ways(scores, worker) if way.checkpoint_id == pin), scores.cold))
     best = _fastest(scores, worker)

@@ -14,7 +14,7 @@ from .dead_letters import DeadLetters
 from .dispatch import Dispatcher
 from .fleet import Fleet
 from .message import MessageFormat
-from .needs import NO_WORKER, Needs, Nobody, Refused, all_full
+from .needs import NO_WORKER, Needs, Nobody, Refused
 from .queued_call import QueuedCall
 
 _AT_ONCE: Final = 64
@@ -99,7 +99,7 @@ class WaitingCalls:
             except ValueError as error:
                 log.warning("passed over: %s", error)
                 continue
-            found = self._fleet.fitting(needs)
+            found = self._fleet.candidates.fitting(needs)
             if isinstance(found, Nobody):
                 groups.waits_for[group] = found.why
             elif isinstance(found, Refused):
@@ -114,7 +114,7 @@ class WaitingCalls:
                     groups.open.append(group)
                     groups.room += room
                 else:
-                    groups.waits_for[group] = all_full(needs, found, self._fleet.workers).why
+                    groups.waits_for[group] = self._fleet.candidates.all_full(needs).why
         return groups
 
     def _read(self, page: Sequence[Waiting], known: Mapping[str, str]) -> list[QueuedCall]:

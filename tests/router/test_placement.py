@@ -13,9 +13,11 @@ from test_scoring import naive_costs
 from readie.protocol.announcement import Announcement
 from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
+from router import placement
+from router.candidates import Candidates
 from router.catalogue import CompiledCatalogue
 from router.needs import Needs, Nobody, Refused, WorkerState
-from router.placement import Chosen, choose, ways
+from router.placement import Chosen, soonest, ways
 
 CATALOGUES = [
     catalogue(generation="empty"),
@@ -91,6 +93,10 @@ calls = st.builds(
 )
 
 
+def choose(call: CallHeader, fleet: list[WorkerState]) -> Chosen | Nobody | Refused:
+    return placement.choose(call, Candidates(fleet))
+
+
 @given(calls, workers)
 def test_only_a_live_fitting_worker_with_a_free_slot_is_chosen(call: CallHeader, fleet: list[WorkerState]) -> None:
     decision = choose(call, fleet)
@@ -136,6 +142,30 @@ def test_the_chosen_worker_has_the_lowest_prediction_then_the_lowest_load(
 
     ranks = [found for state in fleet if (found := rank(state)) is not None]
     assert rank(decision.worker) == min(ranks)
+
+
+@given(st.lists(st.tuples(calls, st.booleans()), min_size=1, max_size=12), workers)
+def test_what_is_chosen_call_after_call_is_what_a_look_at_every_worker_finds(
+    placed: list[tuple[CallHeader, bool]], fleet: list[WorkerState]
+) -> None:
+    candidates = Candidates(fleet)
+    for call, stays in placed:
+        decision = placement.choose(call, candidates)
+        fit = candidates.fitting(Needs.of(call))
+        if not isinstance(decision, Chosen):
+            assert isinstance(decision, Refused) or not isinstance(fit, list) or not free(call, fit)
+            continue
+        assert isinstance(fit, list)
+        worker, start = soonest(call, free(call, fit))
+        assert decision.worker is worker
+        assert (decision.checkpoint_id, decision.predicted_seconds) == (start.checkpoint_id, start.predicted_seconds)
+        worker.take(call.options.memory_bytes, decision.checkpoint_id)
+        if not stays:
+            candidates.give_back(worker, call.options.memory_bytes, decision.checkpoint_id)
+
+
+def free(call: CallHeader, fit: list[WorkerState]) -> list[WorkerState]:
+    return [worker for worker in fit if worker.has_room(Needs.of(call))]
 
 
 @given(calls, workers, st.randoms(use_true_random=False))
