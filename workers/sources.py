@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from .checkpoints import Served
-from .sandbox.ready import Source
+from .sandbox.wanted import Source
 
 _SANDBOX_BYTES: Final = 40 << 20
 """About what a sandbox holds whose Python has imported nothing; of more, what was imported says the rest."""

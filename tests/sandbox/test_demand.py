@@ -52,3 +52,34 @@ def test_a_new_generation_begins_with_the_rates_of_the_checkpoints_it_shares() -
     assert carried.rate("checkpoint_1", 60.0) == carried.rate("checkpoint_2", 60.0) == 0.0
     carried.record("checkpoint_5", 60.0)
     assert carried.rate("checkpoint_5", 60.0) > demand.rate("checkpoint_1", 60.0), "they are independent"
+
+
+def test_sandboxes_are_needed_at_hand_as_often_as_calls_come_together() -> None:
+    demand = Demand()
+    for hour in range(50):
+        demand.record("alone", hour * 3600.0)
+        for number in range(5):
+            demand.record("in bursts", hour * 3600.0 + number / 100)
+    now = 50 * 3600.0
+    alone, bursts = demand.uses("alone", now, 0.0), demand.uses("in bursts", now, 0.0)
+    assert alone[0] == demand.rate("alone", now)
+    assert alone[1] < 0.4 * alone[0], "what others do counts for little once a checkpoint has calls enough of its own"
+    assert bursts[4] > 0.1 * bursts[0], "one call in five needs a fifth"
+    assert len(bursts) == 5
+    assert bursts == sorted(bursts, reverse=True)
+    assert demand.uses("in bursts", now, bursts[2]) == bursts[:3]
+
+
+def test_calls_one_after_the_other_need_one_sandbox_however_many_there_are() -> None:
+    demand = Demand()
+    for second in range(0, 1000, 2):
+        demand.record("checkpoint_0", float(second))
+    assert len(demand.uses("checkpoint_0", 1000.0, 0.0)) == 1
+
+
+def test_a_checkpoint_without_a_past_is_expected_to_be_asked_for_as_others_are() -> None:
+    demand = Demand()
+    for number in range(100):
+        demand.record("checkpoint_1", number // 4 * 1000.0)
+    demand.record("checkpoint_2", 26_000.0)
+    assert len(demand.uses("checkpoint_2", 26_000.0, 0.0)) == 4

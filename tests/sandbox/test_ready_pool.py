@@ -19,11 +19,11 @@ from workers.sandbox.demand import Demand
 from workers.sandbox.filesystem import Filesystem, copy_executor
 from workers.sandbox.host import SandboxHost
 from workers.sandbox.processes import kill_processes_under, processes_under
-from workers.sandbox.ready import Source
 from workers.sandbox.runsc import find_runsc
 from workers.sandbox.sandbox import Sandbox, SandboxFailedError
 from workers.sandbox.starter import Started
 from workers.sandbox.supply import Ahead, SandboxSupply
+from workers.sandbox.wanted import Source
 
 SECONDS = 60.0
 MB = 10**6

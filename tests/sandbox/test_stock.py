@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 
 import pytest
@@ -14,12 +13,24 @@ from workers.sandbox.stock import Kind, Step, next_step, plan
 MB = 10**6
 NEVER, HOURLY, STEADY, BUSY = 0.0, 1 / 3600, 1 / 60, 1.0
 
+
+def uses(rate: float, together: float) -> list[float]:
+    """Return the uses of each sandbox where of those who use one so many use the next as well."""
+    return [rate * together**position for position in range(40)]
+
+
 Kinds = dict[str | None, Kind]
 kinds_of_any_sort = st.dictionaries(
     st.sampled_from([None, *(f"checkpoint_{number}" for number in range(6))]),
     st.builds(
         Kind,
-        rate=st.sampled_from([NEVER, HOURLY, 1 / 600, STEADY, 0.2, BUSY]),
+        uses=st.sampled_from(
+            [
+                uses(rate, together)
+                for rate in (NEVER, HOURLY, 1 / 600, STEADY, 0.2, BUSY)
+                for together in (0.0, 0.1, 0.5, 0.9)
+            ]
+        ),
         saved_seconds=st.sampled_from([0.05, 0.2, 0.7, 3.0]),
         memory_bytes=st.integers(20, 400).map(lambda megabytes: megabytes * MB),
         held=st.integers(0, 4),
@@ -30,8 +41,10 @@ kinds_of_any_sort = st.dictionaries(
 budgets = st.integers(0, 3000).map(lambda megabytes: megabytes * MB)
 
 
-def kind(rate: float = STEADY, saved_seconds: float = 0.2, megabytes: int = 50, held: int = 0) -> Kind:
-    return Kind(rate, saved_seconds, megabytes * MB, held)
+def kind(
+    rate: float = STEADY, saved_seconds: float = 0.2, megabytes: int = 50, held: int = 0, together: float = 0.5
+) -> Kind:
+    return Kind(uses(rate, together), saved_seconds, megabytes * MB, held)
 
 
 def size(kinds: Kinds, ids: list[str | None]) -> int:
@@ -47,7 +60,7 @@ def test_a_plan_never_exceeds_the_budget(kinds: Kinds, budget: int) -> None:
 def test_more_demand_never_gets_less(kinds: Kinds, budget: int, factor: float) -> None:
     assume(kinds)
     name = next(iter(kinds))
-    more = kinds | {name: dataclasses.replace(kinds[name], rate=kinds[name].rate * factor)}
+    more = kinds | {name: kinds[name]._replace(uses=[factor * used for used in kinds[name].uses])}
     assert plan(more, budget).count(name) >= plan(kinds, budget).count(name)
 
 
@@ -55,7 +68,7 @@ def test_more_demand_never_gets_less(kinds: Kinds, budget: int, factor: float) -
 def test_what_saves_more_never_gets_less(kinds: Kinds, budget: int, factor: float) -> None:
     assume(kinds)
     name = next(iter(kinds))
-    more = kinds | {name: dataclasses.replace(kinds[name], saved_seconds=kinds[name].saved_seconds * factor)}
+    more = kinds | {name: kinds[name]._replace(saved_seconds=kinds[name].saved_seconds * factor)}
     assert plan(more, budget).count(name) >= plan(kinds, budget).count(name)
 
 
@@ -80,7 +93,7 @@ def test_steps_lead_to_the_plan_and_end_there(kinds: Kinds, budget: int) -> None
             assert held + one.memory_bytes <= budget, "nothing is made without room for it"
         change = 1 if step.action == "make" else -1
         held += change * one.memory_bytes
-        kinds[step.checkpoint_id] = dataclasses.replace(one, held=one.held + change)
+        kinds[step.checkpoint_id] = one._replace(held=one.held + change)
     else:
         pytest.fail("no end")
     assert held <= budget
@@ -95,7 +108,7 @@ def test_what_can_not_be_made_is_not_waited_for(kinds: Kinds, budget: int) -> No
 
 def test_without_demand_nothing_is_kept_and_with_a_little_one() -> None:
     assert plan({"checkpoint_1": kind(NEVER)}, 10**12) == []
-    assert plan({"checkpoint_1": kind(HOURLY)}, 10**12) == ["checkpoint_1"]
+    assert plan({"checkpoint_1": kind(HOURLY, together=0.0)}, 10**12) == ["checkpoint_1"]
 
 
 def test_more_are_kept_of_what_is_asked_for_more_often() -> None:
@@ -118,13 +131,13 @@ def test_room_is_made_for_what_is_worth_more() -> None:
 
 def test_memory_is_given_back_when_demand_is_gone() -> None:
     assert next_step({"checkpoint_0": kind(NEVER, held=3)}, 10**12) == Step("evict", "checkpoint_0")
-    assert next_step({"checkpoint_0": kind(HOURLY, held=1)}, 10**12) is None
+    assert next_step({"checkpoint_0": kind(HOURLY, held=1, together=0.0)}, 10**12) is None
 
 
 def test_two_of_nearly_equal_demand_do_not_displace_each_other() -> None:
     for held in ("checkpoint_0", "checkpoint_1"):
         kinds: Kinds = {"checkpoint_0": kind(STEADY), "checkpoint_1": kind(STEADY * 1.1)}
-        kinds[held] = dataclasses.replace(kinds[held], held=1)
+        kinds[held] = kinds[held]._replace(held=1)
         assert next_step(kinds, 60 * MB) is None
 
 

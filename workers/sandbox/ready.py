@@ -18,25 +18,12 @@ from workers.sandbox.memory import proportional_bytes
 from workers.sandbox.processes import processes_under
 from workers.sandbox.quarantine import Quarantine
 from workers.sandbox.sandbox import Sandbox, SandboxFailedError
-from workers.sandbox.stock import Kind, Step, next_step
+from workers.sandbox.stock import Step, next_step
+from workers.sandbox.wanted import Held, Source, Wanted
 
 logger = logging.getLogger(__name__)
 
 _WARM_UP_CALL = dump_call(int, (), {})
-_UNASKED_RATE = 1 / 3600
-"""Calls per second that every checkpoint is taken to have at least: enough to keep one, if there is room."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a sandbox can be started from."""
-
-    image: Path | None
-    """A checkpoint's; ``None``: a fresh Python."""
-    saved_seconds: float
-    """What a call saves that finds it done."""
-    memory_bytes: int
-    """What a ready one holds, as long as none was measured."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +48,7 @@ class ReadyPool:
     """Holds ready sandboxes of the checkpoints in demand, within ``budget_bytes`` of measured memory.
 
     ``sources`` are by checkpoint, ``None`` being the cold start. ``create`` gives a sandbox to make one from and
-    ``discard`` takes one away. ``fill`` is for one thread only. ``_shelves``, ``_demand`` and ``_making`` are guarded
+    ``discard`` takes one away. ``fill`` is for one thread only. ``_shelves``, ``_wanted`` and ``_making`` are guarded
     by ``_lock``.
     """
 
@@ -82,14 +69,12 @@ class ReadyPool:
         self._discard = discard
         self._start_timeout_seconds = start_timeout_seconds
         self._lock = threading.Lock()
-        self._demand = demand
+        self._wanted = Wanted(sources, demand)
         self._making: Sandbox | None = None
         self._abandoned = threading.Event()
         self._shelves = {
             checkpoint_id: _Shelf(source, source.memory_bytes) for checkpoint_id, source in sources.items()
         }
-        # Cold starts are for the few calls that ask for them, unless there is nothing else.
-        self._unasked = {checkpoint_id for checkpoint_id in sources if checkpoint_id is not None or len(sources) == 1}
 
     def counts(self) -> dict[str | None, int]:
         """Return how many there are, by checkpoint; those of which there is none are left out."""
@@ -112,7 +97,7 @@ class ReadyPool:
         with self._lock:
             if (shelf := self._shelves.get(checkpoint_id)) is None:
                 return None
-            self._demand.record(checkpoint_id, time.monotonic())
+            self._wanted.record(checkpoint_id, time.monotonic())
         while True:
             with self._lock:
                 ready = shelf.sandboxes.popleft() if shelf.sandboxes else None
@@ -127,7 +112,7 @@ class ReadyPool:
     def demand(self, new_ids: Mapping[str, str]) -> Demand:
         """Return what was asked for until now, under the ids that ``new_ids`` gives."""
         with self._lock:
-            return self._demand.renamed(new_ids)
+            return self._wanted.demand(new_ids)
 
     @property
     def lacks(self) -> bool:
@@ -182,17 +167,15 @@ class ReadyPool:
     def _next_step(self) -> Step | None:
         now = time.monotonic()
         with self._lock:
-            kinds = {
-                checkpoint_id: Kind(
-                    rate=self._demand.rate(checkpoint_id, now) + _UNASKED_RATE * (checkpoint_id in self._unasked),
-                    saved_seconds=shelf.source.saved_seconds,
+            held = {
+                checkpoint_id: Held(
+                    len(shelf.sandboxes),
                     # The largest, so that what is planned never holds more than the budget.
-                    memory_bytes=max((ready.memory_bytes for ready in shelf.sandboxes), default=shelf.memory_bytes),
-                    held=len(shelf.sandboxes),
-                    makeable=self._quarantine.why(checkpoint_id, now) is None,
+                    max((ready.memory_bytes for ready in shelf.sandboxes), default=shelf.memory_bytes),
                 )
                 for checkpoint_id, shelf in self._shelves.items()
             }
+            kinds = self._wanted.kinds(held, lambda name: self._quarantine.why(name, now) is None, now)
         return next_step(kinds, self._budget_bytes)
 
     def _make(self, checkpoint_id: str | None) -> None:

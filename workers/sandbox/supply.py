@@ -9,10 +9,11 @@ from workers.sandbox.created import CreatedPool
 from workers.sandbox.demand import Demand
 from workers.sandbox.host import SandboxHost
 from workers.sandbox.quarantine import Quarantine
-from workers.sandbox.ready import ReadyPool, Source
+from workers.sandbox.ready import ReadyPool
 from workers.sandbox.refill import Refill
 from workers.sandbox.starter import Caller, PhaseEnded, Started, Starter
 from workers.sandbox.traffic import Traffic
+from workers.sandbox.wanted import Source
 
 
 @dataclass(frozen=True)
