@@ -1,0 +1,241 @@
+"""How good the choices of router and pools are, over a synthetic week: against other rules and against an oracle.
+
+All rules run on the same simulated workers with the same memory for ready sandboxes and the same pool; they differ in
+which checkpoints there are and which of them a call may use.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from statistics import fmean, median
+
+from readie.protocol.call import CallHeader, ImportHints
+from readie.protocol.catalogue import Catalogue, Checkpoint
+from router.candidates import Candidates
+from router.catalogue import CompiledCatalogue
+from router.needs import Needs, Nobody, Refused, WorkerState
+from router.placement import Chosen, choose, ways
+from router.scoring import Prediction
+from workers.pipeline.corpus import Corpus, read_corpus
+from workers.pipeline.cost import restore_seconds
+from workers.sandbox.wanted import Source
+
+from .oracle import oracle_starts
+from .results import RESULTS, Check, Ratio, Section, Table, write
+from .sampling import percentile
+from .simulated import Choose, Cluster, Costs, Started, make_workers
+from .week import DAY_SECONDS, Week, make_week
+
+CATALOGUE = Path(__file__).parent / "catalogue.json.gz"
+"""What ``make generation`` measured and planned for the default flavor and its corpus, on a machine with two cores."""
+CORPUS = Path(__file__).parent.parent / "flavors" / "default" / "corpus.jsonl"
+OURS = "this router and pool"
+ORACLE = "oracle"
+_SANDBOX_BYTES = 40 << 20
+"""As in ``workers.sources``."""
+_PART_SECONDS = DAY_SECONDS / 4
+_MB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A cluster and its week."""
+
+    workers: int = 4
+    slots: int = 64
+    """More than any burst has calls, so that no call waits: what is compared is the start alone."""
+    ready_megabytes: int = 2048
+    """Of each worker; the default of one with 32 GiB or more."""
+    created: int = 2
+    calls_per_second: float = 0.1
+    bursts_per_day: float = 12.0
+    seed: int = 1
+
+
+COSTS = Costs(ready_seconds=0.006, create_seconds=0.09)
+"""Medians of ``make bench``: phases ``sandbox`` to ``load`` of a ready start, and ``runsc create``."""
+
+
+def read_catalogue(path: Path = CATALOGUE) -> Catalogue:
+    """Return the catalogue that the sections simulate."""
+    return Catalogue.model_validate_json(gzip.decompress(path.read_bytes()))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which checkpoints there are, and how one is chosen."""
+
+    catalogue: Catalogue
+    compiled: CompiledCatalogue
+    choose: Choose
+    ready: bool = True
+    """Whether sandboxes are started ahead."""
+
+    @property
+    def restore_seconds(self) -> dict[str | None, float]:
+        """What each start takes that is not ready."""
+        cost = self.catalogue.cost
+        return {
+            None: cost.cold_base_seconds,
+            **{one.id: restore_seconds(cost, one.megabytes) for one in self.catalogue.checkpoints},
+        }
+
+    @property
+    def sources(self) -> dict[str | None, Source]:
+        """What ready sandboxes can be made from."""
+        sizes = {None: 0.0, **{one.id: one.megabytes for one in self.catalogue.checkpoints}}
+        return {
+            name: Source(None, seconds, _SANDBOX_BYTES + round(sizes[name] * 1e6))
+            for name, seconds in self.restore_seconds.items()
+        }
+
+
+def rule(catalogue: Catalogue, *, subset: bool = False, ready: bool = True) -> Rule:
+    """Return the rule by which this router chooses among a catalogue's checkpoints, or the one of subsets."""
+    compiled = CompiledCatalogue(catalogue)
+    return Rule(catalogue, compiled, Subsets(catalogue, compiled).choose if subset else choose, ready)
+
+
+def rules(catalogue: Catalogue) -> dict[str, Rule]:
+    """Return what is compared."""
+    everything = sorted(set[str]().union(*(one.holds for one in catalogue.checkpoints)))
+    empty = next(one for one in catalogue.checkpoints if not one.imported)
+    megabytes = empty.megabytes + sum(catalogue.modules[name].megabytes for name in everything)
+    big = Checkpoint(
+        id="checkpoint_1", imported=tuple(everything), holds=tuple(everything), megabytes=megabytes, restore_seconds=0.0
+    )
+
+    def having(*checkpoints: Checkpoint) -> Catalogue:
+        return catalogue.model_copy(update={"checkpoints": checkpoints})
+
+    return {
+        OURS: rule(catalogue),
+        "this router, nothing ahead": rule(catalogue, ready=False),
+        "OpenLambda's subset rule": rule(catalogue, subset=True),
+        "one big checkpoint": rule(having(big)),
+        "latest checkpoint": rule(having(catalogue.checkpoints[-1])),
+        "always cold": rule(having()),
+    }
+
+
+class Subsets:
+    """A checkpoint may be used when the call needs all that it imported; of these the fastest start is chosen."""
+
+    def __init__(self, catalogue: Catalogue, compiled: CompiledCatalogue) -> None:
+        self._compiled = compiled
+        always = next(frozenset(one.holds) for one in catalogue.checkpoints if not one.imported)
+        self._imported = {one.id: frozenset(one.holds) - always for one in catalogue.checkpoints}
+        self._usable = lru_cache(None)(self._find_usable)
+
+    def choose(self, header: CallHeader, candidates: Candidates) -> Chosen | Nobody | Refused:
+        """Return the decision for one call."""
+        needs = Needs.of(header)
+        fit = candidates.fitting(needs)
+        if not isinstance(fit, list):
+            return fit
+        found = [(self._fastest(header.hints, worker), worker) for worker in fit if worker.has_room(needs)]
+        if not found:
+            return candidates.all_full(needs)
+        way, worker = min(found, key=lambda one: (one[0].seconds, one[1].load, one[1].announcement.name))
+        return Chosen(worker, way.checkpoint_id, "", way.seconds)
+
+    def _fastest(self, hints: ImportHints, worker: WorkerState) -> Prediction:
+        usable = self._usable(hints)
+        starts = ways(self._compiled.scores(hints), worker)
+        return min((way for way in starts if way.checkpoint_id in usable), key=lambda way: way.seconds)
+
+    def _find_usable(self, hints: ImportHints) -> frozenset[str | None]:
+        needed = set(self._compiled.missing(self._compiled.resolve(hints), None))
+        return frozenset([None, *(name for name, imported in self._imported.items() if imported <= needed)])
+
+
+def simulate(one: Rule, week: Week, setting: Setting, costs: Costs = COSTS) -> list[Started]:
+    """Return how each call of the week starts by a rule."""
+    workers = make_workers(
+        setting.workers,
+        one.compiled,
+        one.sources,
+        slots=setting.slots,
+        ready_bytes=setting.ready_megabytes * _MB if one.ready else 0,
+        created=setting.created,
+    )
+    return Cluster(workers, costs, one.choose, one.restore_seconds).run(week)
+
+
+def oracle(one: Rule, week: Week, setting: Setting, costs: Costs = COSTS) -> list[float]:
+    """Return the start of each call of the week where nothing could be better."""
+    return oracle_starts(
+        week,
+        one.compiled,
+        one.sources,
+        one.restore_seconds,
+        costs,
+        workers=setting.workers,
+        ready_bytes=setting.ready_megabytes * _MB,
+    )
+
+
+def run(setting: Setting, budgets: tuple[int, ...] = (512, 1024, 4096)) -> Section:
+    """Simulate."""
+    catalogue, corpus = read_catalogue(), read_corpus(CORPUS)
+    week = _week(corpus, setting)
+    section = Section("week", "A synthetic week: mean start by rule", vars(setting) | {"calls": len(week.calls)})
+    best = oracle(rule(catalogue), week, setting)
+    _add(section, ORACLE, week, best)
+    rows: list[list[str | float | None]] = [[ORACLE, *_figures(best), 1.0, None]]
+    ratio = 0.0
+    for name, one in rules(catalogue).items():
+        started = sorted(simulate(one, week, setting), key=lambda found: found.call)
+        starts = [found.start_seconds for found in started]
+        _add(section, name, week, starts)
+        ready = Counter(found.met for found in started)["ready"] / len(started)
+        rows.append([name, *_figures(starts), fmean(starts) / fmean(best), 100 * ready])
+        if name == OURS:
+            ratio = fmean(starts) / fmean(best)
+    section.tables.append(
+        Table("Start, in ms", ["rule", "mean", "p50", "p99", "p99.9", "mean / oracle", "ready %"], rows)
+    )
+    section.tables.append(_by_budget(catalogue, corpus, setting, budgets, ratio))
+    section.checks.append(Check("mean start over the week: this router and pool / oracle", ratio, "at most", 1.1))
+    section.ratios["week this / oracle"] = Ratio(ratio, better="lower")
+    return section
+
+
+def _by_budget(catalogue: Catalogue, corpus: Corpus, setting: Setting, budgets: tuple[int, ...], ratio: float) -> Table:
+    rows = [[f"{setting.ready_megabytes} MiB, as above", ratio]]
+    ours = rule(catalogue)
+    others: Mapping[str, Setting] = {
+        **{f"{budget} MiB": Setting(**vars(setting) | {"ready_megabytes": budget}) for budget in budgets},
+        "another seed": Setting(**vars(setting) | {"seed": setting.seed + 1}),
+        "no bursts": Setting(**vars(setting) | {"bursts_per_day": 0.0}),
+    }
+    for name, other in others.items():
+        week = _week(corpus, other)
+        starts = [found.start_seconds for found in simulate(ours, week, other)]
+        rows.append([name, fmean(starts) / fmean(oracle(ours, week, other))])
+    return Table("Elsewhere", ["memory for ready sandboxes, of each worker", "mean / oracle"], rows)
+
+
+def _week(corpus: Corpus, setting: Setting) -> Week:
+    return make_week(corpus, setting.calls_per_second, setting.bursts_per_day, setting.seed)
+
+
+def _add(section: Section, name: str, week: Week, starts: list[float]) -> None:
+    """Keep the mean start of each quarter of a day."""
+    parts: dict[int, list[float]] = {}
+    for call, seconds in zip(week.calls, starts, strict=True):
+        parts.setdefault(int(call.at_seconds / _PART_SECONDS), []).append(seconds)
+    section.add({"rule": name}, "s", [fmean(parts[part]) for part in sorted(parts)])
+
+
+def _figures(starts: list[float]) -> list[float]:
+    return [1e3 * value for value in (fmean(starts), median(starts), percentile(starts, 99), percentile(starts, 99.9))]
+
+
+if __name__ == "__main__":
+    write(run(Setting()), RESULTS)
