@@ -30,7 +30,7 @@ from workers.sandbox.wanted import Held, Source, Wanted
 Met = Literal["ready", "created", "none"]
 PYTHON = "3.11"
 FLEET_MAX_AGE_SECONDS = 0.05
-BETWEEN_LOOKS = 9
+_SHORT_LOOK_SECONDS = 0.005
 """As in ``router.fleet``."""
 SHORT_CALL_SECONDS = 0.02
 """As in ``workers.sandbox.traffic``: pools are filled when no call came for as long."""
@@ -121,6 +121,11 @@ def make_workers(
     ]
 
 
+def oldest_seconds(look_seconds: float) -> float:
+    """Return how old a router lets its picture of the workers get."""
+    return FLEET_MAX_AGE_SECONDS * max(1.0, look_seconds / _SHORT_LOOK_SECONDS)
+
+
 def header(hints: ImportHints, number: int) -> CallHeader:
     """Return the header of a call with these hints."""
     return CallHeader(
@@ -179,7 +184,7 @@ class Cluster:
         self._order = itertools.count()
         self._waiting: deque[_Queued] = deque()
         self._routers = itertools.cycle([_Router(Candidates([])) for _ in range(routers)])
-        self._longest_unseen_seconds = max(FLEET_MAX_AGE_SECONDS, BETWEEN_LOOKS * look_seconds)
+        self._oldest_seconds = oldest_seconds(look_seconds)
         self._running = 0
         self.now = 0.0
         self.started: list[Started] = []
@@ -216,7 +221,7 @@ class Cluster:
 
     def _place(self, queued: _Queued) -> bool:
         router = next(self._routers)
-        if self.now - router.seen_at > self._longest_unseen_seconds:
+        if self.now - router.seen_at > self._oldest_seconds:
             self._look(router)
         while True:
             decision = self._choose(queued.header, router.candidates)

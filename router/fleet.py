@@ -18,8 +18,8 @@ from .needs import WorkerState
 
 _UNUSED_CATALOGUES: Final = 16
 _RETRY_CATALOGUE_SECONDS: Final = 2.0
-_BETWEEN_LOOKS: Final = 9
-"""Times as long as a look took."""
+_SHORT_LOOK_SECONDS: Final = 0.005
+"""A picture may get older where a look takes longer: that of thousands of workers keeps router and Redis busy."""
 _NOTHING_READY: Final = b"{}"
 
 log = logging.getLogger(__name__)
@@ -125,8 +125,7 @@ class Fleet:
 
     def look_if_old(self) -> None:
         """See the workers again unless that was done a moment ago."""
-        # A look at thousands of workers takes a while, and Redis is busy with it too: most time is for calls.
-        oldest = max(self._max_age_seconds, _BETWEEN_LOOKS * self._look_seconds)
+        oldest = self._max_age_seconds * max(1.0, self._look_seconds / _SHORT_LOOK_SECONDS)
         if time.monotonic() - self.seen_at > oldest:
             self.look()
 
