@@ -50,7 +50,8 @@ test-compose: ## build the image and test compose.yaml with a Docker Engine (DOC
 	@scripts/setup python runsc
 	$(BIN)/pytest tests/compose
 
-# Settings of `make bench`: what to measure, of start (or start-pandas and so on), calls, router, workers, cost.
+# Settings of `make bench`: what to measure, of start (or start-pandas and so on), calls, router, workers, cost,
+# week, simulation, reality.
 SECTIONS ?=
 
 bench: setup-bench ## measure beside what else there is, with nothing else running (root, a generation); SECTIONS="start calls"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from . import baseline, calls, cost, document, placing, plots, scale, start
+from . import baseline, calls, cost, decisions, document, placing, plots, reality, scale, simulation, start
 from .results import RESULTS, Ratio, Section, write
 
 Run = Callable[[], Iterator[Section]]
@@ -31,6 +31,9 @@ FULL: Mapping[str, Run] = {
     "router": partial(_one, partial(placing.run, placing.FULL)),
     "workers": partial(_one, partial(scale.run, scale.FULL)),
     "cost": partial(_one, partial(cost.run, cost.FULL)),
+    "week": partial(_one, partial(decisions.run, decisions.FULL)),
+    "simulation": partial(_one, partial(simulation.run, simulation.Amounts())),
+    "reality": partial(_one, partial(reality.run, reality.Amounts())),
 }
 SHORT: Mapping[str, Run] = {
     "start": partial(start.run, ["none", "pandas"], rounds=8),
@@ -38,18 +41,20 @@ SHORT: Mapping[str, Run] = {
         _one, partial(calls.run, calls.Amounts({0: 200, 10_000_000: 4}, 2, 50, 1), ("celery", "redis lists"))
     ),
     "cost": partial(_one, partial(cost.run, cost.Amounts(rest_seconds=1, calls=100, ready_calls=2))),
+    "week": partial(_one, partial(decisions.run, decisions.SHORT)),
+    "choices": partial(_one, partial(simulation.choices, 1000)),
 }
 
 
-def _names(asked: str) -> list[str]:
+def names(asked: str) -> list[str]:
     """Return the sections that were asked for; ``start`` is all that need nothing but the default flavor."""
-    names = []
-    for name in asked.split() or ["start", *list(FULL)[len(_START) + 1 :]]:
-        names += [f"start-{one}" for one in _START] if name == "start" else [name]
-    unknown = [name for name in names if name not in FULL]
+    found = []
+    for name in asked.split() or ["start", *(name for name in FULL if not name.startswith("start-"))]:
+        found += [f"start-{one}" for one in _START] if name == "start" else [name]
+    unknown = [name for name in found if name not in FULL]
     if unknown:
         raise SystemExit(f"no section {', '.join(unknown)}; there are start, {', '.join(FULL)}")
-    return names
+    return found
 
 
 def _measure(runs: Mapping[str, Run]) -> Iterator[Section]:
@@ -60,9 +65,9 @@ def _measure(runs: Mapping[str, Run]) -> Iterator[Section]:
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
 
-def _bench(names: list[str], folder: Path) -> bool:
+def _bench(sections: list[str], folder: Path) -> bool:
     holds = True
-    for section in _measure({name: FULL[name] for name in names}):
+    for section in _measure({name: FULL[name] for name in sections}):
         write(section, folder)
         for check in section.checks:
             print(
@@ -114,7 +119,7 @@ def main() -> None:
     if arguments.check or arguments.keep:
         holds = _check(keep=arguments.keep)
     else:
-        holds = _bench(_names(arguments.sections), arguments.results)
+        holds = _bench(names(arguments.sections), arguments.results)
     raise SystemExit(0 if holds else 1)
 
 

@@ -19,6 +19,8 @@ from router.fleet import Fleet
 from router.needs import Needs
 from router.placement import Chosen, choose, soonest
 
+from .redis_load import cpu_seconds
+
 _LOOKS = 5
 _READY_OF_A_WORKER = 8
 _SLOTS = 16
@@ -34,6 +36,8 @@ class Deciding(NamedTuple):
     """By comparing every worker, as a reference."""
     look_seconds: float
     """At all workers in a real Redis, read and made ready to choose from."""
+    look_redis_seconds: float
+    """For which it keeps Redis from all else."""
 
 
 def measure(redis: Redis, catalogue: Catalogue, headers: Sequence[CallHeader], count: int, calls: int) -> Deciding:
@@ -59,10 +63,12 @@ def measure(redis: Redis, catalogue: Catalogue, headers: Sequence[CallHeader], c
         ledger.announce(announcement, lease_seconds=100_000, ready=ready)
     fleet = Fleet(RoutingLedger(redis), max_age_seconds=0.05)
     looks = []
+    redis_before = cpu_seconds(redis)
     for _ in range(_LOOKS):
         began = time.perf_counter()
         fleet.look()
         looks.append(time.perf_counter() - began)
+    look_redis = (cpu_seconds(redis) - redis_before) / _LOOKS
     few = headers[: max(3, min(len(headers), 20_000 // count))]
     began = time.perf_counter()
     for header in few:
@@ -74,4 +80,4 @@ def measure(redis: Redis, catalogue: Catalogue, headers: Sequence[CallHeader], c
         decision = choose(headers[number % len(headers)], fleet.candidates)
         if isinstance(decision, Chosen):
             decision.worker.take(None, decision.checkpoint_id)
-    return Deciding(count, (time.perf_counter() - began) / calls, every_worker, median(looks))
+    return Deciding(count, (time.perf_counter() - began) / calls, every_worker, median(looks), look_redis)

@@ -13,8 +13,10 @@ mpl.use("svg")
 from matplotlib import pyplot as plt
 
 from .calls import IN_FLIGHT, SIZES
+from .decisions import ORACLE, OURS, PARTS_OF_DAY
 from .results import Section, read
 from .sampling import percentile
+from .simulation import LOADED
 from .start import CALL_WAYS, IMPORT_SETS, PHASES, WAYS
 
 _STYLE: dict[str, Any] = {
@@ -28,6 +30,7 @@ _STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
     "figure.constrained_layout.use": True,
 }
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def draw(folder: Path) -> None:
@@ -37,7 +40,7 @@ def draw(folder: Path) -> None:
         if starts:
             _draw_starts(starts, folder)
             _draw_phases(starts, folder)
-        for name, plot in (("calls", _draw_calls), ("router", _draw_router), ("workers", _draw_workers)):
+        for name, plot in _PLOTS.items():
             if _is_there(name, folder):
                 plot(read(name, folder), folder)
 
@@ -180,3 +183,46 @@ def _draw_workers(section: Section, folder: Path) -> None:
         axes.set_xlabel("workers")
     all_axes[0].set_ylabel("calls a second")
     _save(figure, folder / "workers.svg")
+
+
+def _draw_week(section: Section, folder: Path) -> None:
+    """Draw the mean start of each quarter of a day, by rule."""
+    figure, axes = plt.subplots(figsize=(9, 4))
+    for series in section.series:
+        name = str(series.labels["rule"])
+        days = [(part + 0.5) / PARTS_OF_DAY for part in range(len(series.values))]
+        width = 2.0 if name in {OURS, ORACLE} else 1.0
+        style = "--" if name == ORACLE else "-"
+        axes.plot(days, [1e3 * value for value in series.values], style, lw=width, label=name)
+    axes.set_yscale("log")
+    axes.set_xticks([day + 0.5 for day in range(len(_DAYS))], _DAYS)
+    axes.set_ylabel("mean start, ms")
+    axes.legend(ncols=3, frameon=False, loc="upper left", bbox_to_anchor=(0, 1.3))
+    _save(figure, folder / "week.svg")
+
+
+def _draw_simulation(section: Section, folder: Path) -> None:
+    """Draw the start over the load of a cluster."""
+    points = sorted(
+        (float(series.labels["calls a minute"]) / LOADED, str(series.labels["what"]), series.values)
+        for series in section.series
+        if series.labels["workers"] == LOADED
+    )
+    figure, axes = plt.subplots(figsize=(6, 4))
+    for what, position, label in (("start", 0, "start p50"), ("start", 2, "start p99"), ("wait", 2, "wait p99")):
+        of_it = [(load, 1e3 * values[position]) for load, which, values in points if which == what]
+        axes.plot([load for load, _ in of_it], [value for _, value in of_it], "o-", ms=3, label=label)
+    axes.set_xlabel("calls a minute for each worker")
+    axes.set_ylabel("ms")
+    axes.set_yscale("symlog", linthresh=10)
+    axes.legend(frameon=False)
+    _save(figure, folder / "simulation.svg")
+
+
+_PLOTS = {
+    "calls": _draw_calls,
+    "router": _draw_router,
+    "workers": _draw_workers,
+    "week": _draw_week,
+    "simulation": _draw_simulation,
+}

@@ -15,9 +15,9 @@ from readie.protocol.call import ImportHints
 from readie.settings import FlavorSettings
 
 from .cluster import cluster
-from .decisions import COSTS, Rule, rule
-from .results import RESULTS, Section, Table, write
-from .simulated import Cluster, Costs, Started, make_workers
+from .decisions import COSTS, Rule, imports_at_call, rule
+from .results import Cell, Section, Table
+from .simulated import Cluster, Costs, make_workers
 from .week import Call, Week
 
 
@@ -154,25 +154,16 @@ def _simulated(one: Rule, week: Week, amounts: Amounts, costs: Costs, *, slower:
     costs = Costs(costs.ready_seconds, slower * costs.create_seconds)
     started = Cluster(workers, costs, one.choose, restores).run(Week(week.kinds, first + later))
     return [
-        (found.met, found.start_seconds - _lacking(one, week, found))
+        (found.met, found.start_seconds - imports_at_call(one, week, found))
         for found in started
         if found.call.at_seconds >= later[0].at_seconds
     ]
 
 
-def _lacking(one: Rule, week: Week, found: Started) -> float:
-    scores = one.compiled.scores(week.kinds[found.call.kind])
-    return scores.starts[scores.position[found.checkpoint_id]].import_seconds
-
-
-def _figures(found: list[tuple[str, float]]) -> list[float | None]:
+def _figures(found: list[tuple[str, float]]) -> list[Cell]:
     met = Counter(kind for kind, _ in found)
     shares = [100 * met[kind] / len(found) for kind in ("ready", "created", "none")]
     ready = [seconds for kind, seconds in found if kind == "ready"]
     others = [seconds for kind, seconds in found if kind != "ready"]
     means = [1e3 * fmean(values) if values else None for values in (ready, others)]
     return [*shares, 1e3 * fmean(seconds for _, seconds in found), *means]
-
-
-if __name__ == "__main__":
-    write(run(Amounts()), RESULTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from redis import Redis
@@ -16,6 +17,9 @@ from readie.protocol.envelope import CallState, Envelope
 _AT_ONCE = 64
 """As many as a router takes at once."""
 _PAYLOAD = b"x" * 1000
+_LEASE_SECONDS = 1000
+_READY: Mapping[str | None, int] = {f"checkpoint_{number}": 2 for number in range(8)}
+_TAKEN = {**_READY, "checkpoint_3": 1}
 
 
 class RedisLoad(NamedTuple):
@@ -27,20 +31,26 @@ class RedisLoad(NamedTuple):
     """With those that the scripts run."""
     cpu_seconds: float
     """Of Redis' only thread that runs commands."""
+    renewal_cpu_seconds: float
+    """The same for one renewal of a worker's lease, whatever the calls."""
 
 
 def measure(redis: Redis, calls: int) -> RedisLoad:
-    """Bring calls through a ledger, with the results of their records, on a Redis that does nothing else."""
+    """Bring calls through a ledger, each of which finds a ready sandbox, on a Redis that does nothing else."""
     ledger = RoutingLedger(redis)
     worker = Announcement(
         name="worker@load", incarnation="1", pid=1, slots=1000, flavor="default", python="3.11", runsc_version="",
         generation=None, catalogue=None,
     )  # fmt: skip
-    ledger.announce(worker, lease_seconds=1000)
+    ledger.announce(worker, _LEASE_SECONDS, _READY)
     _run(ledger, worker, _AT_ONCE)
-    commands, cpu = _commands(redis), _cpu_seconds(redis)
+    commands, cpu = _commands(redis), cpu_seconds(redis)
     sent = _run(ledger, worker, calls)
-    return RedisLoad(sent / calls, (_commands(redis) - commands) / calls, (_cpu_seconds(redis) - cpu) / calls)
+    commands, cpu_after = _commands(redis) - commands, cpu_seconds(redis)
+    for _ in range(calls):
+        ledger.announce(worker, _LEASE_SECONDS, _READY)
+    renewals = cpu_seconds(redis) - cpu_after
+    return RedisLoad(sent / calls, commands / calls, (cpu_after - cpu) / calls, renewals / calls)
 
 
 def _run(ledger: RoutingLedger, worker: Announcement, count: int) -> int:
@@ -62,8 +72,11 @@ def _run(ledger: RoutingLedger, worker: Announcement, count: int) -> int:
             # As kombu takes them.
             ledger.redis.brpop([keys.worker_queue(worker.name)], 1)
             ledger.claim(header)
+            # It took a ready sandbox, and another one was made.
+            for ready in (_TAKEN, _READY):
+                ledger.tell_ready(worker.name, worker.incarnation, ready)
             ledger.finish(Envelope(id=header.id, state=CallState.DONE, value="x" * 100), attempt=1, keep_seconds=60)
-        sent += 4 * len(headers) + 1 + len(headers)
+        sent += 7 * len(headers) + 1
     return sent
 
 
@@ -86,6 +99,7 @@ def _commands(redis: Redis) -> int:
     return sum(found["calls"] for found in redis.info("commandstats").values())
 
 
-def _cpu_seconds(redis: Redis) -> float:
+def cpu_seconds(redis: Redis) -> float:
+    """Return the processor time of the only thread that runs commands."""
     found = redis.info("cpu")
     return float(found["used_cpu_user_main_thread"]) + float(found["used_cpu_sys_main_thread"])

@@ -25,6 +25,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 RESULTS = Path(__file__).parent / "results"
+MARGIN = 0.4
+"""What a short run on a shared machine can be off by."""
+EXACT_MARGIN = 0.1
+"""For what is counted or simulated, not timed."""
 _PACKAGES = ("celery", "redis", "dramatiq", "rq", "arq", "taskiq", "taskiq-redis", "cloudpickle")
 
 Cell = str | int | float | None
@@ -72,6 +76,13 @@ class Ratio:
 
     value: float
     better: Literal["higher", "lower"]
+    margin: float = MARGIN
+    """By what share it may be worse."""
+
+    @property
+    def worst(self) -> float:
+        """The last value that is no worse."""
+        return self.value * (1 + self.margin) if self.better == "lower" else self.value / (1 + self.margin)
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil
@@ -16,11 +16,12 @@ from redis import Redis
 from readie.protocol.call import ImportHints
 from workers.pipeline.corpus import Corpus, read_corpus
 from workers.sandbox.wanted import Wanted
+from workers.settings import WorkerSettings
 
 from . import deciding, redis_load
 from .cluster import redis_server
 from .decisions import CORPUS, COSTS, Rule, read_catalogue, rule
-from .results import RESULTS, Check, Ratio, Section, Table, write
+from .results import Cell, Check, Ratio, Section, Table
 from .sampling import percentile
 from .simulated import Cluster, Started, Worker, header, make_workers, oldest_seconds
 from .week import Call, Week
@@ -33,10 +34,13 @@ RUN_SECONDS = 1.0
 CALLS_PER_MINUTE = 100.0
 """Of each worker, where the number of workers changes."""
 WARM_UP_SECONDS = 600.0
+LOADED = 50
+"""Workers, where what changes is the load."""
+CHOICES_RATIO = "choose 1,000 workers / 10"
 _MODELS = 2
 _LEAST_SECONDS = 3.0
 _MOST_BUSY = 0.7
-"""Share of its time that a router may be at work for calls to find it free mostly."""
+"""Share of its time that a router, or Redis, may be at work for calls to find it free mostly."""
 
 
 class Point(NamedTuple):
@@ -55,11 +59,11 @@ class Amounts:
     workers: tuple[int, ...] = (10, 100, 1000, 10_000)
     loads: tuple[float, ...] = (25, 50, 100, 150, 200, 250, 300)
     """Calls a minute for each worker, where there are ``loaded`` of them."""
-    loaded: int = 50
+    loaded: int = LOADED
     calls: int = 15_000
     """For each point, at the least."""
     router_call_seconds: float = 0.0003
-    """Processor time of a router for one call, with 50 workers; section ``router`` of ``make bench``."""
+    """Processor time of a router for one call, with ``loaded`` workers; section ``router`` has it."""
     decisions: int = 3000
     redis_calls: int = 6400
 
@@ -98,109 +102,142 @@ def _workers(one: Rule, count: int) -> list[Worker]:
 
 
 def point(  # noqa: PLR0917
-    one: Rule, corpus: Corpus, workers: int, calls_per_minute: float, amounts: Amounts, look_seconds: float
+    one: Rule, corpus: Corpus, calls_per_minute: float, amounts: Amounts, cost: deciding.Deciding, call_seconds: float
 ) -> Point:
-    """Simulate one cluster; ``calls_per_minute`` are those of a worker."""
+    """Simulate one cluster; ``calls_per_minute`` are those of a worker, ``call_seconds`` a router's for one call."""
     rate = calls_per_minute / 60
-    routers = ceil(workers * rate * amounts.router_call_seconds / _MOST_BUSY)
-    seconds = max(amounts.calls / (workers * rate), _LEAST_SECONDS)
-    week = steady(corpus, workers * rate, WARM_UP_SECONDS, WARM_UP_SECONDS + seconds, seed=1)
+    routers = ceil(_routers(cost.workers * rate, cost, call_seconds))
+    seconds = max(amounts.calls / (cost.workers * rate), _LEAST_SECONDS)
+    week = steady(corpus, cost.workers * rate, WARM_UP_SECONDS, WARM_UP_SECONDS + seconds, seed=1)
     cluster = Cluster(
-        warm_workers(one, corpus, workers, rate),
+        warm_workers(one, corpus, cost.workers, rate),
         COSTS,
         one.choose,
         one.restore_seconds,
         routers=routers,
-        look_seconds=look_seconds,
+        look_seconds=cost.look_seconds,
     )
-    return Point(workers, workers * calls_per_minute, routers, cluster.run(week))
+    return Point(cost.workers, cost.workers * calls_per_minute, routers, cluster.run(week))
+
+
+def _routers(rate: float, cost: deciding.Deciding, call_seconds: float) -> float:
+    """Return how many routers so many calls per second need."""
+    return rate * call_seconds / (_MOST_BUSY - cost.look_seconds / oldest_seconds(cost.look_seconds))
+
+
+def measure_choices(workers: Sequence[int], decisions: int) -> dict[int, deciding.Deciding]:
+    """Measure what a router's decision and its look cost, by the number of workers."""
+    catalogue, corpus = read_catalogue(), read_corpus(CORPUS)
+    headers = [header(ImportHints(imports=found.imports), number) for number, found in enumerate(corpus.sets)]
+    costs = {}
+    for count in workers:
+        with redis_server() as url, Redis.from_url(url) as redis:
+            costs[count] = deciding.measure(redis, catalogue, headers, count, decisions)
+    return costs
+
+
+def choices(decisions: int) -> Section:
+    """Measure decisions alone, for the baseline."""
+    section = Section("choices", "What the number of workers costs a router")
+    costs = measure_choices((10, 1000), decisions)
+    section.tables.append(_decisions(costs))
+    section.ratios[CHOICES_RATIO] = Ratio(costs[1000].choose_seconds / costs[10].choose_seconds, "lower")
+    return section
 
 
 def run(amounts: Amounts) -> Section:
     """Measure what decides cost, and simulate with it."""
-    catalogue, corpus = read_catalogue(), read_corpus(CORPUS)
-    one = rule(catalogue)
+    corpus, one = read_corpus(CORPUS), rule(read_catalogue())
     section = Section(
         "simulation",
         "Up to 10,000 simulated workers",
         {"slots of a worker": SLOTS, "ready MiB of a worker": READY_BYTES >> 20, "run seconds": RUN_SECONDS},
     )
-    headers = [header(ImportHints(imports=found.imports), number) for number, found in enumerate(corpus.sets)]
-    costs = []
-    for count in amounts.workers:
-        with redis_server() as url, Redis.from_url(url) as redis:
-            costs.append(deciding.measure(redis, catalogue, headers, count, amounts.decisions))
+    costs = measure_choices(sorted({*amounts.workers, amounts.loaded}), amounts.decisions)
     with redis_server() as url, Redis.from_url(url) as redis:
         load = redis_load.measure(redis, amounts.redis_calls)
-    section.tables += [_decisions(costs), _limits(load, costs[-1], amounts)]
-    look_seconds = {cost.workers: cost.look_seconds for cost in costs}
-    points = [point(one, corpus, count, CALLS_PER_MINUTE, amounts, look_seconds[count]) for count in amounts.workers]
-    section.tables.append(_points("More workers, 100 calls a minute for each", points))
-    loads = [
-        point(one, corpus, amounts.loaded, load_, amounts, look_seconds.get(amounts.loaded, 0.0))
-        for load_ in amounts.loads
+    # What a router does for a call besides choosing is the same with any number of workers.
+    besides = amounts.router_call_seconds - costs[amounts.loaded].choose_seconds
+    call_seconds = {count: besides + cost.choose_seconds for count, cost in costs.items()}
+    largest = amounts.workers[-1]
+    section.tables += [_decisions(costs), _limits(load, costs[largest], call_seconds[largest])]
+    points = [
+        point(one, corpus, CALLS_PER_MINUTE, amounts, costs[count], call_seconds[count]) for count in amounts.workers
     ]
+    section.tables.append(_points("More workers, 100 calls a minute for each", points))
+    of_loaded = costs[amounts.loaded], call_seconds[amounts.loaded]
+    loads = [point(one, corpus, calls, amounts, *of_loaded) for calls in amounts.loads]
     section.tables.append(_points(f"More calls for {amounts.loaded} workers", loads))
     for found in (*points, *loads):
         labels = {"workers": found.workers, "calls a minute": found.calls_per_minute}
         for what, values in _times(found).items():
             cuts = [percentile(values, percent) for percent in (50, 90, 99, 99.9)]
             section.add({**labels, "what": what, "values": "p50 p90 p99 p99.9"}, "s", cuts)
+    least = amounts.workers[0]
     section.checks.append(
         Check(
-            f"choosing among {costs[-1].workers:,} workers / among {costs[0].workers:,}",
-            costs[-1].choose_seconds / costs[0].choose_seconds,
+            f"choosing among {largest:,} workers / among {least:,}",
+            costs[largest].choose_seconds / costs[least].choose_seconds,
             "at most",
             10,
         )
     )
-    section.ratios["choose 1,000 workers / 10"] = Ratio(
-        next(cost.choose_seconds for cost in costs if cost.workers == 1000) / costs[0].choose_seconds, better="lower"
-    )
     return section
 
 
-def _decisions(costs: Sequence[deciding.Deciding]) -> Table:
+def _decisions(costs: Mapping[int, deciding.Deciding]) -> Table:
     return Table(
         "What the number of workers costs a router",
         [
             "workers",
             "choosing for one call, µs",
             "comparing every worker, µs",
-            "a look at all in Redis, ms",
+            "a look at all, ms",
+            "of it in Redis, ms",
             "looks a second",
         ],
         [
             [
-                cost.workers,
+                count,
                 1e6 * cost.choose_seconds,
                 1e6 * cost.every_worker_seconds,
                 1e3 * cost.look_seconds,
+                1e3 * cost.look_redis_seconds,
                 1 / oldest_seconds(cost.look_seconds),
             ]
-            for cost in costs
+            for count, cost in costs.items()
         ],
         "The router's own code on a real Redis. Choosing includes arranging the workers anew after a look.",
     )
 
 
-def _limits(load: redis_load.RedisLoad, largest: deciding.Deciding, amounts: Amounts) -> Table:
+def _limits(load: redis_load.RedisLoad, largest: deciding.Deciding, call_seconds: float) -> Table:
     rate = largest.workers * CALLS_PER_MINUTE / 60
-    routers = rate * amounts.router_call_seconds / _MOST_BUSY
+    routers = _routers(rate, largest, call_seconds)
+    looks = ceil(routers) / oldest_seconds(largest.look_seconds)
+    renewals = largest.workers / WorkerSettings.model_fields["lease_renewal_seconds"].default
+    shares = {
+        "calls": (rate, load.cpu_seconds),
+        "renewals of the workers' leases": (renewals, load.renewal_cpu_seconds),
+        "looks of the routers": (looks, largest.look_redis_seconds),
+    }
+    used = sum(often * seconds for often, seconds in shares.values())
+    rows: list[list[Cell]] = [
+        [f"Redis: {what}", often, 1e6 * seconds, often * seconds] for what, (often, seconds) in shares.items()
+    ]
     return Table(
-        f"{largest.workers:,} workers with {CALLS_PER_MINUTE:g} calls a minute each: {60 * rate:,.0f} calls a minute",
-        ["what", "for one call", "one can do, calls a minute", "needed"],
+        f"{largest.workers:,} workers, {60 * rate:,.0f} calls a minute",
+        ["what", "a second", "processor µs of each", "processors at work"],
         [
-            [
-                "Redis: commands sent, scripts counted as one",
-                load.sent_commands, None, None,
-            ],
-            ["Redis: commands run, those of scripts too", load.commands, None, None],
-            ["Redis: processor µs", 1e6 * load.cpu_seconds, 60 / load.cpu_seconds, rate * load.cpu_seconds],
-            ["router: processor µs", 1e6 * amounts.router_call_seconds, 60 * rate / routers, routers],
+            *rows,
+            ["Redis, together", None, None, used],
+            ["Redis servers needed", None, None, used / _MOST_BUSY],
+            ["routers: calls", rate, 1e6 * call_seconds, rate * call_seconds],
+            ["routers needed", None, None, routers],
         ],
-        "`needed`: Redis servers that do nothing else, and routers that are at work for 70 % of their time.",
-    )  # fmt: skip
+        f"A call is {load.sent_commands:.3g} commands for Redis and, with what scripts run, {load.commands:.3g}. "
+        f"Needed: at work for {_MOST_BUSY:.0%} of the time at the most, a router's looks included.",
+    )
 
 
 def _points(title: str, points: Sequence[Point]) -> Table:
@@ -238,7 +275,3 @@ def _times(found: Point) -> dict[str, list[float]]:
         "start": [one.start_seconds for one in found.started],
         "wait": [one.wait_seconds for one in found.started],
     }
-
-
-if __name__ == "__main__":
-    write(run(Amounts()), RESULTS)

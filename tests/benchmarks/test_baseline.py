@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.baseline import Kept, keep, load, worse
-from benchmarks.results import Ratio
+from benchmarks.baseline import keep, load, worse
+from benchmarks.results import EXACT_MARGIN, Ratio
 from benchmarks.sampling import percentile, ratio_of_medians
 
-BASELINE = {"cold / ready": Kept(50.0, "higher", 0.25), "warm / celery": Kept(1.0, "lower", 0.25)}
+BASELINE = {"cold / ready": Ratio(50.0, "higher", 0.25), "warm / celery": Ratio(1.0, "lower", 0.25)}
 
 
 def test_ratios_as_they_were_or_within_their_margin_are_no_worse() -> None:
@@ -33,7 +33,7 @@ def test_a_ratio_that_is_not_measured_any_more_counts_as_worse() -> None:
 
 
 def test_a_baseline_is_read_as_it_was_kept_and_has_no_time_in_it(tmp_path: Path) -> None:
-    keep({"a": Ratio(1.2345, "lower"), "round trips": Ratio(6, "lower")}, tmp_path / "baseline.json")
+    keep({"a": Ratio(1.2345, "lower"), "round trips": Ratio(6, "lower", EXACT_MARGIN)}, tmp_path / "baseline.json")
     kept = load(tmp_path / "baseline.json")
     assert (kept["a"].value, kept["a"].better) == (1.23, "lower")
     assert kept["round trips"].worst < 7, "one more round trip is seen"
@@ -44,6 +44,7 @@ def test_the_baseline_of_the_repository_watches_starts_calls_and_round_trips() -
     assert "cold / ready" in names
     assert "warm / celery" in names
     assert "round trips" in names
+    assert "oracle" in names
 
 
 def test_a_ratio_of_medians_comes_with_an_interval_around_it() -> None:
