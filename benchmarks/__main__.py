@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from . import baseline, calls, cost, decisions, document, placing, plots, reality, scale, simulation, start
+from . import baseline, calls, cost, decisions, document, placing, reality, scale, simulation, start
 from .results import RESULTS, Ratio, Section, write
 
 Run = Callable[[], Iterator[Section]]
@@ -31,7 +31,7 @@ FULL: Mapping[str, Run] = {
     "router": partial(_one, partial(placing.run, placing.FULL)),
     "workers": partial(_one, partial(scale.run, scale.FULL)),
     "cost": partial(_one, partial(cost.run, cost.FULL)),
-    "week": partial(_one, partial(decisions.run, decisions.FULL)),
+    "week": partial(_one, partial(decisions.run, decisions.FULL, decisions.Setting())),
     "simulation": partial(_one, partial(simulation.run, simulation.Amounts())),
     "reality": partial(_one, partial(reality.run, reality.Amounts())),
 }
@@ -41,7 +41,7 @@ SHORT: Mapping[str, Run] = {
         _one, partial(calls.run, calls.Amounts({0: 200, 10_000_000: 4}, 2, 50, 1), ("celery", "redis lists"))
     ),
     "cost": partial(_one, partial(cost.run, cost.Amounts(rest_seconds=1, calls=100, ready_calls=2))),
-    "week": partial(_one, partial(decisions.run, decisions.SHORT)),
+    "week": partial(_one, partial(decisions.run, decisions.SHORT, decisions.Setting())),
     "choices": partial(_one, partial(simulation.choices, 1000)),
 }
 
@@ -80,6 +80,8 @@ def _bench(sections: list[str], folder: Path) -> bool:
 
 
 def _show(folder: Path) -> None:
+    from . import plots  # what it draws with comes with the other packages of benchmarks only
+
     plots.draw(folder)
     if folder == RESULTS:
         document.fill(folder)

@@ -123,7 +123,7 @@ def submit(scripts: Scripts, calls: list[ImportHints], flavor: str = "default") 
             payload_by_reference=False,
         )
         item = task.encode(header, body, "benchmark")
-        runs.append(([keys.call(call_id), keys.PENDING, keys.SUBMIT_QUEUE], [call_id, item, "client", "", ""]))
+        runs.append(([keys.call(call_id)], [call_id, item, "client", "", "", header.name, "benchmark"]))
     scripts.run("submit", runs)
 
 
@@ -152,10 +152,7 @@ def work(url: str, workers: int, stop: Event, times: Any) -> None:
         scripts.run(
             "finish",
             [
-                (
-                    [keys.call(id_), keys.result(id_), keys.payload(id_), keys.PENDING],
-                    [id_, placed.attempt, "done", before, after, 5, "0", "token"],
-                )
+                ([keys.call(id_)], [id_, placed.attempt, "done", before, after, 5, "0", "token"])
                 for id_, placed in placements
             ],
         )

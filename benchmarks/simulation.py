@@ -38,7 +38,7 @@ LOADED = 50
 """Workers, where what changes is the load."""
 CHOICES_RATIO = "choose 1,000 workers / 10"
 _MODELS = 2
-_LEAST_SECONDS = 3.0
+_LEAST_SECONDS = 0.5
 _MOST_BUSY = 0.7
 """Share of its time that a router, or Redis, may be at work for calls to find it free mostly."""
 
@@ -49,6 +49,8 @@ class Point(NamedTuple):
     workers: int
     calls_per_minute: float
     routers: int
+    looking_share: float
+    """Of the routers' time, for looks at all workers; above 1 they could not do what was simulated."""
     started: list[Started]
 
 
@@ -117,7 +119,9 @@ def point(  # noqa: PLR0917
         routers=routers,
         look_seconds=cost.look_seconds,
     )
-    return Point(cost.workers, cost.workers * calls_per_minute, routers, cluster.run(week))
+    started = cluster.run(week)
+    looking = cluster.looks * cost.look_seconds / (routers * seconds)
+    return Point(cost.workers, cost.workers * calls_per_minute, routers, looking, started)
 
 
 def _routers(rate: float, cost: deciding.Deciding, call_seconds: float) -> float:
@@ -253,6 +257,7 @@ def _points(title: str, points: Sequence[Point]) -> Table:
                 found.workers,
                 f"{found.calls_per_minute:,.0f}",
                 found.routers,
+                100 * found.looking_share,
                 *(1e3 * percentile(starts, percent) for percent in (50, 99)),
                 1e3 * fmean(starts),
                 *shares,
@@ -263,10 +268,11 @@ def _points(title: str, points: Sequence[Point]) -> Table:
     return Table(
         title,
         [
-            *("workers", "calls a minute", "routers", "start p50 ms", "p99", "mean"),
+            *("workers", "calls a minute", "routers", "looking %", "start p50 ms", "p99", "mean"),
             *("ready %", "created %", "neither %", "waited for room %", "wait p99 ms"),
         ],
         rows,
+        "`looking`: of the routers' time, for looks at all workers; above 100 they could not do what was simulated.",
     )
 
 
