@@ -143,7 +143,7 @@ def _ask(redis: Redis, call: Callable[[], Any], calls: int, before: Callable[[],
         totals = _totals(redis)
         for _ in range(at_once):
             call()
-        asked = _difference(_difference(totals, _totals(redis)), own)
+        asked = _difference(own, _difference(totals, _totals(redis)))
         found = [sum(pair) for pair in zip(found, asked, strict=True)]
     commands, inside = _commands(redis, call, at_once, times, before)
     return _Asked(
