@@ -42,7 +42,7 @@ SHORT: Mapping[str, Run] = {
     ),
     "cost": partial(_one, partial(cost.run, cost.Amounts(rest_seconds=1, calls=100, ready_calls=2))),
     "week": partial(_one, partial(decisions.run, decisions.SHORT, decisions.Setting())),
-    "choices": partial(_one, partial(simulation.choices, 1000)),
+    "choices": partial(_one, partial(simulation.choices, 5000)),
 }
 
 

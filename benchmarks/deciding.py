@@ -27,7 +27,7 @@ _SLOTS = 16
 
 
 class Deciding(NamedTuple):
-    """Seconds for one call or one look, medians."""
+    """Processor seconds for one call, seconds for one look."""
 
     workers: int
     choose_seconds: float
@@ -70,14 +70,14 @@ def measure(redis: Redis, catalogue: Catalogue, headers: Sequence[CallHeader], c
         looks.append(time.perf_counter() - began)
     look_redis = (cpu_seconds(redis) - redis_before) / _LOOKS
     few = headers[: max(3, min(len(headers), 20_000 // count))]
-    began = time.perf_counter()
+    began = time.process_time()
     for header in few:
         free = [worker for worker in fleet.candidates.workers if worker.has_room(Needs.of(header))]
         soonest(header, free)
-    every_worker = (time.perf_counter() - began) / len(few)
-    began = time.perf_counter()
+    every_worker = (time.process_time() - began) / len(few)
+    began = time.process_time()
     for number in range(calls):
         decision = choose(headers[number % len(headers)], fleet.candidates)
         if isinstance(decision, Chosen):
             decision.worker.take(None, decision.checkpoint_id)
-    return Deciding(count, (time.perf_counter() - began) / calls, every_worker, median(looks), look_redis)
+    return Deciding(count, (time.process_time() - began) / calls, every_worker, median(looks), look_redis)
