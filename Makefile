@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTHON_SCRIPTS = $(shell grep -l '^\#!.*python' $$(find scripts -maxdepth 1 -type f ! -name '*.py'))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generation test test-fast test-compose chaos check format docs lock clean
+.PHONY: help setup demo generation test test-fast test-compose chaos bench bench-check check format docs lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
@@ -50,6 +50,21 @@ test-compose: ## build the image and test compose.yaml with a Docker Engine (DOC
 	@scripts/setup python runsc
 	$(BIN)/pytest tests/compose
 
+# Settings of `make bench`: what to measure, of start (or start-pandas and so on), calls, router, workers, cost,
+# week, simulation, reality.
+SECTIONS ?=
+
+bench: setup-bench ## measure beside what else there is, with nothing else running (root, a generation); SECTIONS="start calls"
+	$(BIN)/python -m benchmarks --sections "$(SECTIONS)"
+
+bench-check: setup-bench ## measure for a few minutes and fail when a ratio is worse than in benchmarks/baseline.json (root)
+	$(BIN)/python -m benchmarks --check
+
+.PHONY: setup-bench
+setup-bench:
+	@scripts/setup
+	@$(BIN)/uv pip install --quiet --no-deps --require-hashes --requirement benchmarks/requirements.lock
+
 check: ## check format, lint and types
 	@scripts/setup python
 	$(BIN)/ruff format --check . $(PYTHON_SCRIPTS)
@@ -73,7 +88,8 @@ lock: ## make requirements.lock and benchmarks/requirements.lock anew from pypro
 	$(BIN)/uv pip compile pyproject.toml --extra server --extra otel --group dev --universal --python-version 3.11 \
 		--generate-hashes --quiet --output-file requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --extra server --group bench --constraints requirements.lock \
-		--overrides benchmarks/overrides.txt --universal --python-version 3.11 --generate-hashes --no-annotate --quiet --output-file benchmarks/requirements.lock
+		--overrides benchmarks/overrides.txt --universal --python-version 3.11 --generate-hashes --no-annotate --quiet \
+		--output-file benchmarks/requirements.lock
 
 clean: ## remove .venv and everything the tools wrote here (fetched runsc versions stay in the user's cache)
 	rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist site

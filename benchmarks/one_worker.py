@@ -1,16 +1,12 @@
-"""What benchmarks of a worker share: one that runs in this process, with a Redis of its own and no Celery or router.
+"""A worker that runs in this process, to look at from within, with a Redis of its own and no Celery or router.
 
 Its calls are claimed, run and ended as any worker's; only who places them is missing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable
@@ -20,7 +16,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
 
 from readie.ledger.holding import HoldingLedger
 from readie.ledger.result import decode_result
@@ -44,6 +39,8 @@ from workers.serving import Serving
 from workers.sessions import Sessions
 from workers.settings import WorkerSettings
 
+from .cluster import redis_server
+
 
 class CallFailedError(Exception):
     """A call ended without a value."""
@@ -61,10 +58,10 @@ class OneWorker:
     """A worker of the current generation of ``READIE_DATA``; ``settings`` are those of ``WorkerSettings``."""
 
     def __init__(self, **settings: Any) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="readie-benchmark-"))
         self.run_dir = Path(f"/run/readie-benchmark-{os.getpid()}-{uuid.uuid4().hex[:4]}")
         self.settings = WorkerSettings(**settings)
-        self._redis_process, self.redis = _start_redis(self._folder)
+        self._stack = contextlib.ExitStack()
+        self.redis = Redis.from_url(self._stack.enter_context(redis_server()))
         self._ledger = RoutingLedger(self.redis)
         self.serving = Serving(self.settings, check_machine(self.settings.runsc), self.run_dir)
         announcement = Announcement(
@@ -151,9 +148,7 @@ class OneWorker:
         self._sessions.close()
         self.serving.close()
         self.redis.close()
-        self._redis_process.kill()
-        self._redis_process.wait()
-        shutil.rmtree(self._folder)
+        self._stack.close()
 
     def __enter__(self) -> Self:
         return self
@@ -162,28 +157,3 @@ class OneWorker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _start_redis(folder: Path) -> tuple[subprocess.Popen[bytes], Redis]:
-    beside = Path(sys.executable).parent / "redis-server"
-    program = str(beside) if beside.exists() else shutil.which("redis-server")
-    if program is None:
-        raise SystemExit("no redis-server: run `make setup`")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
-    process = subprocess.Popen(
-        [program, *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    redis = Redis(port=port)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            redis.ping()
-        except RedisConnectionError:
-            time.sleep(0.01)
-        else:
-            return process, redis
-    process.kill()
-    raise SystemExit("redis-server does not answer")

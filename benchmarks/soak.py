@@ -1,4 +1,4 @@
-"""Whether a worker is as clean after thousands of calls as after a hundred: ``python benchmarks/soak.py`` (root).
+"""Whether a worker is as clean after thousands of calls as after a hundred: ``python -m benchmarks.soak`` (root).
 
 Runs ``--calls`` calls, as many at a time as a worker has slots: trivial ones and ones with pandas, restored and cold,
 some that raise and some that end their sandbox. Then counts what there is of the worker once its pools are emptied, and
@@ -21,9 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
-from one_worker import CallFailedError, OneWorker
-
 from workers.sandbox.processes import processes_under
+
+from .one_worker import CallFailedError, OneWorker
 
 CHUNK = 50
 MORE_MEMORY = 1.05
@@ -127,7 +127,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if ONE_ARENA not in os.environ:
         # Else each thread's share of the memory that is allocated but not used depends on chance.
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, ONE_ARENA: "1"})
+        os.execve(sys.executable, [*sys.orig_argv], {**os.environ, ONE_ARENA: "1"})
     logging.disable(logging.WARNING)  # half of the calls that fail are meant to
     before, _, _ = soak(arguments.first, arguments.first)
     after, first_memory, last_memory = soak(arguments.calls, arguments.first)

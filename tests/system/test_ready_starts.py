@@ -67,7 +67,8 @@ def test_without_memory_for_ready_ones_calls_meet_created_sandboxes(tmp_path: Pa
 
 def test_a_worker_is_as_clean_after_many_calls_as_after_a_few(data_folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "soak.py", "--calls", "66", "--first", "22"],
+        [sys.executable, "-m", "benchmarks.soak", "--calls", "66", "--first", "22"],
+        cwd=ROOT,
         env={**os.environ, "READIE_DATA": str(data_folder)},
         capture_output=True,
         text=True,
