@@ -32,6 +32,11 @@ def mean(rows: list[dict[str, float]]) -> dict[str, float]:
 cold_mean = mean.options(disable_optimized_execution=True)
 
 
+@pytest.fixture(scope="module")
+def stack(unasked_stack: LocalStack) -> LocalStack:
+    return unasked_stack
+
+
 def run(function: readie.RemoteFunction[..., object], *arguments: object) -> tuple[object, Report, float]:
     """Return value, report and the seconds that the caller waited."""
     began = time.perf_counter()
