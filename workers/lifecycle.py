@@ -195,11 +195,12 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
             self._monitoring = monitoring = Monitoring(settings.lease_seconds)
             metrics = WorkerMetrics(monitoring.registry, settings.flavor)
             monitoring.listen(settings.metrics_address)
+            redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
+            refuse_cluster(redis)
+            # Last: it makes sandboxes, which nobody would remove after an error.
             serving = Serving(
                 settings, runsc, settings.run / worker.hostname.partition("@")[0], failed=metrics.restore_failed
             )
-            redis = connect(settings.redis_url, name=f"readie-{worker.hostname}")
-            refuse_cluster(redis)
         except (CannotStartError, ConfigurationError, EndpointError, ValueError) as error:
             print(f"worker {worker.hostname}: cannot start: {error}", file=sys.stderr)  # noqa: T201
             raise SystemExit(EXIT_CANNOT_START) from None

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -177,11 +178,12 @@ def test_a_redis_in_cluster_mode_is_refused(tmp_path: Path, environment: dict[st
         with pytest.raises(ConfigurationError, match="cluster mode"):
             RemoteFunction(len, Options(), client)([])
         client.close()
+        run = Path(tempfile.mkdtemp(prefix="readie-"))
         for command in (["router"], ["workers"]):
             done = subprocess.run(
                 [sys.executable, "-m", *command],
                 cwd=ROOT,
-                env=environment | {"READIE_REDIS_URL": server.url},
+                env=environment | {"READIE_REDIS_URL": server.url, "READIE_RUN": str(run)},
                 capture_output=True,
                 text=True,
                 timeout=60,
@@ -189,5 +191,6 @@ def test_a_redis_in_cluster_mode_is_refused(tmp_path: Path, environment: dict[st
             )
             assert done.returncode != 0
             assert "cluster mode" in done.stderr, done.stderr
+        run.rmdir()  # the worker has left nothing there
     finally:
         server.stop()
