@@ -61,7 +61,7 @@ def measure(redis: Redis, catalogue: Catalogue, headers: Sequence[CallHeader], c
         )
         ready = {name: chance.randrange(1, 3) for name in chance.sample(ids, _READY_OF_A_WORKER)}
         ledger.announce(announcement, lease_seconds=100_000, ready=ready)
-    fleet = Fleet(RoutingLedger(redis), max_age_seconds=0.05)
+    fleet = Fleet(RoutingLedger(redis), "router", max_age_seconds=0.05)
     looks = []
     redis_before = cpu_seconds(redis)
     for _ in range(_LOOKS):

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from benchmarks.week import Call, Week
 from readie.protocol.announcement import Announcement
 from readie.protocol.call import CallHeader, CallOptions, ImportHints
-from router.candidates import Candidates
+from router.candidates import Candidates, turn
 from router.catalogue import CompiledCatalogue
 from router.needs import Nobody, Refused, WorkerState
 from router.placement import Chosen
@@ -78,9 +78,10 @@ class Worker:
     last_call_seconds: float = float("-inf")
     filling: bool = False
 
-    def seen(self) -> WorkerState:
+    def seen(self, router: str) -> WorkerState:
         """Return what a router sees of it."""
-        return WorkerState(self.announcement, self.catalogue, self.busy, ready=dict(self.ready))
+        order = turn(router.encode(), self.announcement.name.encode())
+        return WorkerState(self.announcement, self.catalogue, self.busy, ready=dict(self.ready), turn=order)
 
     def next_step(self, now: float) -> Step | None:
         """Return what the pool of ready sandboxes does next."""
@@ -144,6 +145,7 @@ def header(hints: ImportHints, number: int) -> CallHeader:
 class _Router:
     """What one router has seen."""
 
+    name: str
     candidates: Candidates
     seen_at: float = float("-inf")
 
@@ -183,7 +185,7 @@ class Cluster:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._waiting: deque[_Queued] = deque()
-        self._routers = itertools.cycle([_Router(Candidates([])) for _ in range(routers)])
+        self._routers = itertools.cycle([_Router(f"router{number}", Candidates([])) for number in range(routers)])
         self._oldest_seconds = oldest_seconds(look_seconds)
         self._running = 0
         self.now = 0.0
@@ -216,7 +218,7 @@ class Cluster:
 
     def _look(self, router: _Router) -> None:
         self.looks += 1
-        router.candidates = Candidates([worker.seen() for worker in self._workers])
+        router.candidates = Candidates([worker.seen(router.name) for worker in self._workers])
         router.seen_at = self.now
 
     def _place(self, queued: _Queued) -> bool:

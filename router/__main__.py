@@ -92,7 +92,7 @@ def build(settings: RouterSettings, monitoring: Monitoring) -> Service:
     url, options = broker_url(url)
     broker = Connection(url, ssl=tls, transport_options=options)  # type: ignore[no-untyped-call]
     messages = MessageFormat(broker, settings.keyring, settings.signature_seconds)
-    fleet = Fleet(ledger, settings.fleet_max_age_seconds)
+    fleet = Fleet(ledger, router, settings.fleet_max_age_seconds)
     ending = Ending(ledger, settings.result_seconds)
     dead_letters = DeadLetters(ledger, router, ending, metrics)
     traffic = TrafficCounter(redis)

@@ -1,6 +1,7 @@
 """The workers as seen at one moment, arranged so that the best for a call is found without looking at each of them."""
 
 import heapq
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -15,8 +16,14 @@ Shelf = tuple[str | None, ...]
 ALL: Final[Shelf] = ()
 
 
+def turn(router: bytes, worker: bytes) -> int:
+    """Return where a worker comes among equal ones in a router's order: another one for each router."""
+    return zlib.crc32(worker, zlib.crc32(router))
+
+
 class _Entry(NamedTuple):
     load: float
+    turn: int
     name: str
     number: int
     worker: WorkerState
@@ -47,13 +54,13 @@ class Group:
         """Return the checkpoints of which some worker had a ready sandbox."""
         return [checkpoint_id for shelf in self._shelves for checkpoint_id in shelf]
 
-    def least_loaded(self, shelf: Shelf) -> tuple[float, str, WorkerState] | None:
-        """Return the least loaded worker of a shelf that has room, of equal ones the first by name."""
+    def least_loaded(self, shelf: Shelf) -> tuple[float, int, str, WorkerState] | None:
+        """Return the least loaded worker of a shelf that has room, of equal ones the first by turn, then by name."""
         heap = self._heaps.get(shelf)
         if heap is None:
             workers = enumerate(self._shelves.get(shelf, ()))
             heap = self._heaps[shelf] = [
-                _Entry(worker.load, worker.announcement.name, number, worker) for number, worker in workers
+                _Entry(worker.load, worker.turn, worker.announcement.name, number, worker) for number, worker in workers
             ]
             heapq.heapify(heap)
         while heap:
@@ -64,7 +71,7 @@ class Group:
             elif entry.load != worker.load:
                 heapq.heapreplace(heap, entry._replace(load=worker.load))
             else:
-                return entry.load, entry.name, worker
+                return entry.load, entry.turn, entry.name, worker
         return None
 
 

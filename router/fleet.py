@@ -12,7 +12,7 @@ from readie.protocol import keys
 from readie.protocol.announcement import Announcement, decode_ready
 from readie.protocol.catalogue import Catalogue
 
-from .candidates import Candidates
+from .candidates import Candidates, turn
 from .catalogue import CompiledCatalogue
 from .needs import WorkerState
 
@@ -78,13 +78,15 @@ class Fleet:
 
     Args:
         ledger: where to look.
+        router: this router's id.
         max_age_seconds: how old what was seen may get.
     """
 
-    def __init__(self, ledger: RoutingLedger, max_age_seconds: float) -> None:
+    def __init__(self, ledger: RoutingLedger, router: str, max_age_seconds: float) -> None:
         self._ledger = ledger
         self._catalogues = Catalogues(ledger.redis)
         self._max_age_seconds = max_age_seconds
+        self._router = router.encode()
         self._announcements: dict[bytes, tuple[bytes, Announcement | None]] = {}
         self.seen_at = float("-inf")
         """Monotonic clock, seconds."""
@@ -117,6 +119,7 @@ class Fleet:
                         _ready(seen.ready),
                         frozenset(checkpoint.decode("utf-8", "replace") for checkpoint in seen.avoided),
                         seen.sessions,
+                        turn(self._router, name),
                     )
                 )
         self.candidates = Candidates(workers)

@@ -81,6 +81,8 @@ class WorkerState:
     """Checkpoints that it failed to restore lately."""
     sessions: int = 0
     """Sessions that it keeps or is to open."""
+    turn: int = 0
+    """Where it comes among equal ones: each router has an order of its own, so that they don't all choose the same."""
 
     @property
     def free(self) -> int:

@@ -63,9 +63,12 @@ class Start(NamedTuple):
 
 
 def soonest(header: CallHeader, workers: Sequence[WorkerState]) -> tuple[WorkerState, Start]:
-    """Return the worker where the call starts first, and how; of equal ones the least loaded, the first by name."""
+    """Return the worker where the call starts first, and how; of equal ones the least loaded, the first by turn."""
     starts = [(worker, _start(header, worker)) for worker in workers]
-    return min(starts, key=lambda found: (_seconds_of(found[1].way), found[0].load, found[0].announcement.name))
+    return min(
+        starts,
+        key=lambda found: (_seconds_of(found[1].way), found[0].load, found[0].turn, found[0].announcement.name),
+    )
 
 
 def _soonest_of_groups(header: CallHeader, groups: Sequence[Group]) -> WorkerState | None:
@@ -74,15 +77,15 @@ def _soonest_of_groups(header: CallHeader, groups: Sequence[Group]) -> WorkerSta
         ((seconds, group, shelf) for group in groups for seconds, shelf in _shelves(header, group)),
         key=lambda found: found[0],
     )
-    best: tuple[float, str, WorkerState] | None = None
+    best: tuple[float, int, str, WorkerState] | None = None
     fastest = 0.0
     for seconds, group, shelf in shelves:
         if best is not None and seconds > fastest:
             break
         found = group.least_loaded(shelf)
-        if found is not None and (best is None or found[:2] < best[:2]):
+        if found is not None and (best is None or found[:3] < best[:3]):
             best, fastest = found, seconds
-    return best and best[2]
+    return best and best[3]
 
 
 def _shelves(header: CallHeader, group: Group) -> list[tuple[float, Shelf]]:

@@ -14,7 +14,7 @@ from readie.protocol.announcement import Announcement
 from readie.protocol.call import CallHeader
 from readie.protocol.codes import ErrorCode
 from router import placement
-from router.candidates import Candidates
+from router.candidates import Candidates, turn
 from router.catalogue import CompiledCatalogue
 from router.needs import Needs, Nobody, Refused, WorkerState
 from router.placement import Chosen, soonest, ways
@@ -42,6 +42,7 @@ def worker(
     ready: Mapping[str | None, int] | None = None,
     avoided: Iterable[str] = (),
     bounds_cpu: bool = True,
+    among_equals: int = 0,
 ) -> WorkerState:
     announcement = Announcement(
         name=name,
@@ -58,7 +59,9 @@ def worker(
         call_memory_bytes=call_memory,
         bounds_cpu=bounds_cpu,
     )
-    return WorkerState(announcement, generation, busy, reserved, dict(ready or {}), frozenset(avoided))
+    return WorkerState(
+        announcement, generation, busy, reserved, dict(ready or {}), frozenset(avoided), turn=among_equals
+    )
 
 
 CHECKPOINTS = ["checkpoint_0", "checkpoint_1", "checkpoint_2"]
@@ -77,6 +80,7 @@ workers = st.lists(
         reserved=st.integers(0, 20),
         ready=st.dictionaries(st.sampled_from([None, *CHECKPOINTS]), st.integers(0, 2), max_size=2),
         avoided=st.sets(st.sampled_from(CHECKPOINTS)),
+        among_equals=st.integers(0, 2),
     ),
     max_size=8,
     unique_by=lambda state: state.announcement.name,
@@ -162,6 +166,19 @@ def test_what_is_chosen_call_after_call_is_what_a_look_at_every_worker_finds(
         worker.take(call.options.memory_bytes, decision.checkpoint_id)
         if not stays:
             candidates.give_back(worker, call.options.memory_bytes, decision.checkpoint_id)
+
+
+def test_several_routers_do_not_all_choose_the_same_of_equal_workers() -> None:
+    names = [f"worker{number}" for number in range(100)]
+    chosen = set()
+    for router in range(20):
+        order = [turn(str(router).encode(), name.encode()) for name in names]
+        fleet = [worker(name, among_equals=place) for name, place in zip(names, order, strict=True)]
+        decision = choose(header("c"), fleet)
+        assert isinstance(decision, Chosen)
+        assert decision.worker.turn == min(order)
+        chosen.add(decision.worker.announcement.name)
+    assert len(chosen) > 10
 
 
 def free(call: CallHeader, fit: list[WorkerState]) -> list[WorkerState]:
