@@ -30,7 +30,7 @@ generation: ## build a generation of checkpoints (root); CHECKPOINTS=15 MEGABYTE
 		$(if $(filter traffic,$(CORPUS)),--from-traffic,$(if $(CORPUS),--corpus $(CORPUS))) \
 		$(foreach extra,$(EXTRAS),--extra $(extra))
 
-# Tests without sandboxes, and those of faults, mostly wait. The others count what the machine has, and need its cores.
+# Tests without sandboxes mostly wait. The others count what the machine has, and need its cores.
 SIDE_BY_SIDE = --numprocesses 2 --dist loadfile
 
 test: ## run every test but those of docker compose; 40 seconds of `make chaos` are among them (root)
@@ -48,7 +48,7 @@ chaos: ## kill, freeze and cut off every part under load and check the promises 
 
 test-fast: ## run the tests that need neither root nor runsc
 	@scripts/setup python redis
-	$(BIN)/pytest -m "not sandbox and not faults" $(SIDE_BY_SIDE) --ignore=tests/compose
+	$(BIN)/pytest -m "not sandbox" $(SIDE_BY_SIDE) --ignore=tests/compose
 
 test-compose: ## build the image and test compose.yaml with a Docker Engine (DOCKER_HOST names another than this machine's)
 	@scripts/setup python runsc

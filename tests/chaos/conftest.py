@@ -1,4 +1,4 @@
-"""Everything in this folder needs sandboxes, and mostly waits: for leases to end, say."""
+"""Everything in this folder needs sandboxes."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.faults)
+            item.add_marker(pytest.mark.sandbox)
 
 
 @pytest.fixture(scope="module")
