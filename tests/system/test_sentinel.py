@@ -91,15 +91,19 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 
 @pytest.fixture(scope="module")
-def environment(watched: Watched, data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environment(
+    watched: Watched, data_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
     """Of all processes."""
+    run = Path(tempfile.mkdtemp(prefix="readie-"))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("READIE_")}
-    return kept | {
+    yield kept | {
         "READIE_REDIS_URL": watched.url,
         "READIE_DATA": str(data_folder),
         "READIE_HOME": str(tmp_path_factory.mktemp("home")),
-        "READIE_RUN": f"/run/readie/sentinel-{os.getpid()}",
+        "READIE_RUN": str(run),
     }
+    run.rmdir()  # the worker has left nothing there
 
 
 @pytest.fixture(scope="module")

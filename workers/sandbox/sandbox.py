@@ -236,10 +236,8 @@ class Sandbox:
             self._connection = ExecutorConnection(self._connect(deadline), self._output, deadline=deadline)
         except (OSError, ConnectionLostError, WireError) as error:
             raise self._failed("connect", f"the executor did not greet: {error}") from error
-        if self._connection.hello.start != self._expected_start:
-            raise self._failed(
-                "connect", f"the executor was {self._connection.hello.start}, not {self._expected_start}"
-            )
+        if (began_as := self._connection.hello.start) != self._expected_start:
+            raise self._failed("connect", f"the executor was {began_as}, not {self._expected_start}")
         self._seal()
         self.phases["connect_seconds"] = time.perf_counter() - began
         return self._connection
