@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from readie.options import Options, RemoteOptions
 from readie.protocol import keys
 from readie.remote_function import RemoteFunction
 from readie.sessions import Session
+from readie.stack.programs import find_redis_server, free_port
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -130,13 +130,7 @@ def cluster(*, workers: int = 1, slots: int = 4, settings: Mapping[str, str] | N
 @contextlib.contextmanager
 def redis_server() -> Iterator[str]:
     """Run a Redis that keeps nothing on disk; give its URL."""
-    beside = BIN / "redis-server"
-    program = str(beside) if beside.exists() else shutil.which("redis-server")
-    if program is None:
-        raise SystemExit("no redis-server: run `make setup`")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    program, port = find_redis_server(None), free_port()
     with tempfile.TemporaryDirectory() as folder:
         options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder]
         process = subprocess.Popen([program, *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,27 +13,14 @@ from celery.signals import setup_logging
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from readie.stack.programs import find_redis_server, free_port
+
 ROOT = Path(__file__).parent.parent
 
 
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def leave_logging_to_pytest(**_: object) -> None:
     """Keep a Celery worker in this process from raising the level of all loggers for the tests after it."""
-
-
-def free_port() -> int:
-    """Return a TCP port of the loopback that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def find_redis_server() -> str:
-    """Return the redis-server to test with; the set-up put one beside this Python."""
-    beside = Path(sys.executable).parent / "redis-server"
-    found = str(beside) if beside.exists() else shutil.which("redis-server")
-    assert found, "no redis-server: run `make setup`"
-    return found
 
 
 class RedisServer:
@@ -52,7 +37,7 @@ class RedisServer:
     def start(self) -> None:
         """Start it and wait until it answers."""
         log = (self._folder / "redis.log").open("ab")
-        command = [find_redis_server(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        command = [find_redis_server(None), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
         self.process = subprocess.Popen(
             [*command, "--dir", str(self._folder), *self._options],
             env=self._environment,

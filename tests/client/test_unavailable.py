@@ -11,7 +11,8 @@ from readie.client import Client
 from readie.errors import ClusterUnavailableError, ConfigurationError
 from readie.hints import Hints
 from readie.options import Options
-from tests.conftest import RedisServer, free_port
+from readie.stack.programs import free_port
+from tests.conftest import RedisServer
 
 LIMIT_SECONDS = 5
 """The documented bound: it must be clear within this time that Redis can't be reached."""

@@ -11,7 +11,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from tests.conftest import ROOT, free_port
+from readie.stack.programs import free_port
+from tests.conftest import ROOT
 
 KILL_MAIN = "import os; [os.kill(int(pid), 9) for pid in open('/proc/1/task/1/children').read().split()]"
 """Kills what a container is there for, from the inside: as when it crashes, and not as when somebody stops it."""

@@ -17,8 +17,9 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from readie.connection import connect
+from readie.stack.programs import find_redis_server, free_port
 from readie.stack.readiness import announced_workers, live_routers
-from tests.conftest import ROOT, find_redis_server, free_port
+from tests.conftest import ROOT
 from tests.local_stack import BIN, eventually
 
 KEYS = "old:" + "o" * 32 + ",new:" + "n" * 32
@@ -72,7 +73,7 @@ class ShutCluster:
         self._start(
             "redis",
             [
-                find_redis_server(),
+                find_redis_server(None),
                 *("--port", "0", "--tls-port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder)),
                 *("--tls-cert-file", server["ssl_certfile"], "--tls-key-file", server["ssl_keyfile"]),
                 *("--tls-ca-cert-file", str(self.authority.certificate), "--tls-auth-clients", "yes", "--save", ""),

@@ -10,14 +10,24 @@ from readie.acl import ROLES, acl_file
 from readie.connection import connect
 from readie.ledger import Ledger
 from readie.protocol.envelope import CallState
-from tests.conftest import find_redis_server, free_port
+from readie.stack.programs import find_redis_server, free_port
 from tests.local_stack import eventually
 
 
 def test_calls_survive_a_restart_though_nobody_has_all_rights(tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "users.acl").write_text(acl_file(["alice"], dict.fromkeys((*ROLES, "alice"), "password")))
-    command = [find_redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
+    command = [
+        find_redis_server(None),
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--dir",
+        str(tmp_path),
+        "--save",
+        "",
+    ]
     command += ["--appendonly", "yes", "--aclfile", str(tmp_path / "users.acl")]
 
     def answers(redis: Redis) -> bool:

@@ -1,11 +1,13 @@
 """A stack that tells all that it can."""
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from readie.stack.programs import free_port
 from tests.local_stack import LocalStack, default_client_of
 from tests.monitoring.collector import Collector
 from tests.monitoring.scraping import Scraped, scrape
@@ -14,13 +16,9 @@ from tests.monitoring.scraping import Scraped, scrape
 def two_ports() -> int:
     """Return a free loopback port whose next one is free as well."""
     while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
+        port = free_port()
+        with socket.socket() as second, contextlib.suppress(OSError):
+            second.bind(("127.0.0.1", port + 1))
             return port
 
 

@@ -7,7 +7,8 @@ import pytest
 from router_cluster import RouterProcess, eventually
 
 from readie.monitoring.health import Health
-from tests.conftest import RedisServer, free_port
+from readie.stack.programs import free_port
+from tests.conftest import RedisServer
 from tests.monitoring.scraping import ask, scrape
 
 

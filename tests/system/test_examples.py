@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, free_port
+from readie.stack.programs import free_port
+from tests.conftest import ROOT
 from tests.local_stack import LocalStack
 
 

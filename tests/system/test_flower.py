@@ -16,8 +16,8 @@ import pytest
 import readie
 from readie import CallCancelledError, remote
 from readie.protocol.envelope import CallState
+from readie.stack.programs import free_port
 from tests.browser import Browser
-from tests.conftest import free_port
 from tests.local_stack import BIN, LocalStack, default_client_of, eventually
 
 SECRET = "argument that nobody else may see"

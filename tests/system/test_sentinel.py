@@ -18,7 +18,8 @@ from redis.sentinel import Sentinel
 
 from readie import Client, ConfigurationError, ReadieError, RemoteFunction
 from readie.options import Options
-from tests.conftest import ROOT, RedisServer, find_redis_server, free_port
+from readie.stack.programs import find_redis_server, free_port
+from tests.conftest import ROOT, RedisServer
 from tests.local_stack import eventually
 
 MASTER = "of-the-test"
@@ -52,7 +53,7 @@ class Watched:
                 f"sentinel down-after-milliseconds {MASTER} 1000\n"
                 f"sentinel failover-timeout {MASTER} 3000\n"
             )
-            command = [find_redis_server(), str(configuration), "--sentinel"]
+            command = [find_redis_server(None), str(configuration), "--sentinel"]
             log = (folder / f"{port}.log").open("ab")
             self.sentinels.append(subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
         for port in self.ports:
@@ -172,7 +173,7 @@ def test_a_url_that_is_none_is_refused_with_the_right_form(url: str) -> None:
 
 
 def test_a_redis_in_cluster_mode_is_refused(tmp_path: Path, environment: dict[str, str]) -> None:
-    server = RedisServer(tmp_path, "--cluster-enabled", "yes")
+    server = RedisServer(tmp_path, "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     server.start()
     try:
         with contextlib.closing(Redis.from_url(server.url)) as redis:
