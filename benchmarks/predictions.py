@@ -41,7 +41,7 @@ def import_all(names: Sequence[str]) -> float:
 
 def start(host: SandboxHost, image: Path | None, names: Sequence[str]) -> float:
     """Start a sandbox, import, and return the seconds from a created sandbox to there."""
-    sandbox = host.take()
+    sandbox = host.take(to_restore=image is not None)
     try:
         if image is None:
             sandbox.start(timeout=SECONDS)

@@ -35,7 +35,7 @@ from workers.executor import control
 from workers.pipeline.filesystem import flavor_folder
 from workers.sandbox.filesystem import Filesystem, read_filesystem
 from workers.sandbox.host import SandboxHost
-from workers.sandbox.runsc import RestoreOptions, RunscOptions, find_runsc
+from workers.sandbox.runsc import RunscOptions, find_runsc
 from workers.sandbox.sandbox import Sandbox
 
 from .cluster import Cluster, calm_down, cluster
@@ -121,7 +121,8 @@ def bare_restore(host: SandboxHost, sandbox: Sandbox, image: Path) -> float:
     """Return the seconds of ``runsc restore`` and a connection; discards the sandbox."""
     folder = sandbox.folder
     options = RunscOptions(folder / "state", folder / "runsc.log", folder / "panic.log")
-    command = [str(find_runsc()), *options.args(), "restore", *RestoreOptions(folder, image).args(), sandbox.id]
+    flags = ["--detach", f"--bundle={folder}", f"--image-path={image}"]
+    command = [str(find_runsc()), *options.args(), "restore", *flags, sandbox.id]
     (sandbox.control_dir / control.GO).write_text("restored")
     began = time.perf_counter()
     # Without a timeout: with one, Popen looks at the process only every now and then.

@@ -122,7 +122,7 @@ def _start(host: SandboxHost, served: Served) -> Check:
     """Restore the smallest checkpoint, or start a sandbox cold where there is none."""
     image: Path | None = next(iter(served.images.values()), None)
     try:
-        sandbox = host.take()
+        sandbox = host.take(to_restore=image is not None)
         if image is None:
             sandbox.start(timeout=_SECONDS)
         else:

@@ -57,6 +57,13 @@ def before_snapshot():
 def after_restore(): hooks.append("after_restore")
 '''
 
+UNLICENSED = """
+import readie
+
+@readie.after_restore
+def after_restore(): raise OSError("no license file")
+"""
+
 RunCall = Callable[..., Any]
 
 
@@ -75,6 +82,7 @@ def filesystem() -> Filesystem:
         subprocess.run([*installer, "--target", str(packages), *REQUIREMENTS], check=True, timeout=300)
         key_file.write_text(key)
     (packages / "generators.py").write_text(GENERATORS)
+    (packages / "unlicensed.py").write_text(UNLICENSED)
     shutil.rmtree(folder / "executor", ignore_errors=True)
     copy_executor(folder / "executor")
     return write_filesystem(

@@ -338,9 +338,11 @@ def hanging_runsc(tmp_path: Path) -> Path:
             case "$word" in
                 restore) restore=yes ;;
                 --bundle=*) bundle="${{word#--bundle=}}" ;;
+                --log=*) log="${{word#--log=}}" ;;
             esac
         done
         if [ "$restore" ]; then
+            : >> "$log"
             kill -STOP "$(cat "$bundle/pid")"
             touch {tmp_path}/hangs
         fi

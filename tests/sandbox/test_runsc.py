@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from workers.sandbox.runsc import (
     CheckpointOptions,
     CreateOptions,
-    RestoreOptions,
     Runsc,
     RunscError,
     RunscOptions,
@@ -51,7 +51,6 @@ def test_the_flags_of_each_command(tmp_path: Path, options: RunscOptions) -> Non
     runsc = script(tmp_path, f'echo "$@" >> {tmp_path}/argv')
     runsc.create(options, "id", CreateOptions(Path("/b"), Path("/b/pid")), timeout=10)
     runsc.start(options, "id", timeout=10)
-    runsc.restore(options, "id", RestoreOptions(Path("/b"), Path("/i")), timeout=10)
     runsc.checkpoint(options, "id", CheckpointOptions(Path("/i"), exclude_zero_pages=True), timeout=10)
     runsc.checkpoint(options, "id", CheckpointOptions(Path("/i"), exclude_zero_pages=False), timeout=10)
 
@@ -59,10 +58,45 @@ def test_the_flags_of_each_command(tmp_path: Path, options: RunscOptions) -> Non
     assert (tmp_path / "argv").read_text().splitlines() == [
         f"{flags} create --bundle=/b --pid-file=/b/pid id",
         f"{flags} start id",
-        f"{flags} restore --detach --bundle=/b --image-path=/i id",
         f"{flags} checkpoint --compression=none --image-path=/i --exclude-committed-zero-pages id",
         f"{flags} checkpoint --compression=none --image-path=/i id",
     ]
+
+
+OPENS_ITS_LOG = """for flag; do case $flag in
+--log=*) log=${flag#--log=};;
+--image-path=*) image=${flag#--image-path=};;
+esac; done
+exec 2>> "$log"
+"""
+
+
+def test_a_restore_begins_before_it_hears_which_image(tmp_path: Path, options: RunscOptions) -> None:
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    runsc = script(tmp_path, f'{OPENS_ITS_LOG} echo "$@" > {tmp_path}/argv; readlink $image > {tmp_path}/image')
+    pending = runsc.begin_restore(options, "id", bundle)
+    time.sleep(0.2)
+    assert not (tmp_path / "argv").exists(), "it waits at its log"
+    pending.finish(Path("/images/one"), timeout=10)
+
+    flags = " ".join(replace(options, log=bundle / "restore.log").args())
+    expected = f"{flags} restore --detach --bundle={bundle} --image-path={bundle}/image id\n"
+    assert (tmp_path / "argv").read_text() == expected
+    assert (tmp_path / "image").read_text() == "/images/one\n"
+
+
+def test_what_a_restore_says_that_fails_is_told(tmp_path: Path, options: RunscOptions) -> None:
+    runsc = script(tmp_path, f"{OPENS_ITS_LOG} echo 'no such image' >&2; exit 128")
+    with pytest.raises(RunscError, match="runsc restore failed with status 128: no such image"):
+        runsc.begin_restore(options, "id", tmp_path).finish(Path("/images/one"), timeout=10)
+    assert options.log.read_text() == "no such image\n"
+
+
+def test_a_restore_that_hangs_is_killed(tmp_path: Path, options: RunscOptions) -> None:
+    runsc = script(tmp_path, f"{OPENS_ITS_LOG} exec sleep 100")
+    with pytest.raises(RunscError, match="runsc restore did not end in time"):
+        runsc.begin_restore(options, "id", tmp_path).finish(Path("/images/one"), timeout=0.5)
 
 
 def test_a_failed_command_is_told_with_its_log(tmp_path: Path, options: RunscOptions) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -86,7 +88,59 @@ def test_the_import_report_tells_what_each_module_took(sandbox: Sandbox) -> None
     assert set(import_modules([])) == set(type(report).model_fields)
 
 
-def test_a_damaged_image_is_a_failure_that_tells_why(sandbox: Sandbox, images: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_restore_that_has_begun_before_its_image_is_known(
+    host: SandboxHost, images: Path, run_call: RunCall, waits: bool
+) -> None:
+    sandbox = host.take(to_restore=True)
+    command = restoring(sandbox)
+    if not waits:
+        # As where memory is short. It is begun again.
+        os.kill(command, signal.SIGKILL)
+        os.waitid(os.P_PID, command, os.WEXITED | os.WNOWAIT)
+    sandbox.restore(images / "empty", timeout=SECONDS)
+
+    assert run_call(sandbox.wait_ready(timeout=SECONDS), lambda: "here") == "here"
+    assert not Path(f"/proc/{command}").exists()
+    host.discard(sandbox)
+
+
+def restoring(sandbox: Sandbox) -> int:
+    """The process of the restore that waits, of a sandbox that is made to restore."""
+    (pid,) = [
+        pid
+        for pid in processes_under(sandbox.folder)
+        if b"restore" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    ]
+    return pid
+
+
+def test_a_sandbox_that_is_made_to_restore_can_be_started_cold(host: SandboxHost, run_call: RunCall) -> None:
+    sandbox = host.take(to_restore=True)
+    command = restoring(sandbox)
+    sandbox.start(timeout=SECONDS)
+
+    assert run_call(sandbox.wait_ready(timeout=SECONDS), lambda: "here") == "here"
+    assert not Path(f"/proc/{command}").exists()
+    host.discard(sandbox)
+
+
+def test_nothing_is_left_of_a_sandbox_that_restored_nothing(host: SandboxHost) -> None:
+    sandbox = host.take(to_restore=True)
+    command = restoring(sandbox)
+    sandbox.destroy()
+
+    assert processes_under(sandbox.folder) == []
+    assert not Path(f"/proc/{command}").exists()
+    assert not sandbox.folder.exists()
+    host.discard(sandbox)
+
+
+@pytest.mark.parametrize("to_restore", [True, False])
+def test_a_damaged_image_is_a_failure_that_tells_why(
+    host: SandboxHost, images: Path, tmp_path: Path, to_restore: bool
+) -> None:
+    sandbox = host.take(to_restore=to_restore)
     damaged = tmp_path / "damaged"
     shutil.copytree(images / "empty", damaged)
     for path in damaged.iterdir():
@@ -95,6 +149,7 @@ def test_a_damaged_image_is_a_failure_that_tells_why(sandbox: Sandbox, images: P
     with pytest.raises(SandboxFailedError, match="restoring damaged failed") as caught:
         sandbox.restore(damaged, timeout=SECONDS)
     assert caught.value.log_tail
+    host.discard(sandbox)
 
 
 def test_an_image_that_is_not_there_is_a_failure(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -128,6 +183,18 @@ def test_an_executor_that_cannot_get_ready_tells_why(sandbox: Sandbox) -> None:
 
     with pytest.raises(SandboxFailedError, match="JSONDecodeError"):
         sandbox.wait_ready(timeout=SECONDS)
+
+
+def test_a_hook_that_fails_after_the_restore_is_told(host: SandboxHost, sandbox: Sandbox, tmp_path: Path) -> None:
+    sandbox.start(timeout=SECONDS, imports=["unlicensed"])
+    sandbox.wait_imported(timeout=SECONDS)
+    sandbox.checkpoint(tmp_path / "image", timeout=SECONDS)
+    restored = host.take()
+    restored.restore(tmp_path / "image", timeout=SECONDS)
+
+    with pytest.raises(SandboxFailedError, match="no license file"):
+        restored.wait_ready(timeout=SECONDS)
+    host.discard(restored)
 
 
 def test_an_executor_that_does_not_get_ready_is_a_failure_in_time(sandbox: Sandbox) -> None:

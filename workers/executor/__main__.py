@@ -48,6 +48,8 @@ def _get_ready(control_dir: Path) -> tuple[socket.socket, dict[str, object]]:
         gc.freeze()
         control.write_imported(control_dir, report)
     start = control.wait_for_go(control_dir)
+    # Connecting takes a while; meanwhile there is time for repairs. The greeting says that they are done.
+    listener = control.listen(control_dir)
     repair_seconds = 0.0
     if start == "restored" and repair is not None:
         began = time.perf_counter()
@@ -61,7 +63,7 @@ def _get_ready(control_dir: Path) -> tuple[socket.socket, dict[str, object]]:
         "imported": imported,
         "repair_seconds": repair_seconds,
     }
-    return control.listen(control_dir), hello
+    return listener, hello
 
 
 def _serve(connection: socket.socket) -> None:

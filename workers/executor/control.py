@@ -6,7 +6,7 @@ directory is bind-mounted, so a restored process sees at once what its own worke
 ``imports.json``    worker → executor, before the start: JSON list of modules to import for a snapshot
 ``imported.json``   executor → worker: the report of these imports, and "take the snapshot now"
 ``go``              worker → executor: "restored" or "started", how this process came to be
-``executor.sock``   executor → worker: connectable as soon as it is there
+``executor.sock``   executor → worker: connectable as soon as it is there; who connects is greeted once it is ready
 ``failure``         executor → worker: traceback, when it could not get ready
 
 The executor writes each under another name and renames it, so the worker sees one event per file, when it is whole.
@@ -15,6 +15,7 @@ The executor writes each under another name and renames it, so the worker sees o
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ FAILURE = "failure"
 Start = Literal["restored", "started"]
 
 _GO_POLL_SECONDS = 0.001
+_MAX_GO_BYTES = 64
 
 
 def read_imports(control: Path) -> list[str] | None:
@@ -53,27 +55,32 @@ def write_failure(control: Path, traceback_text: str) -> None:
 def wait_for_go(control: Path) -> Start:
     """Return how this process came to be.
 
-    Polls, because neither an inotify watch nor a connection outlives a snapshot.
+    Polls, because neither an inotify watch nor a connection outlives a snapshot. What a restored process touches of its
+    memory, it touches for the first time, and gVisor brings it in piece by piece: hence as little Python as possible.
     """
-    path = control / GO
+    path = os.fspath(control / GO)
     while True:
         try:
-            content = path.read_text()
+            descriptor = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             time.sleep(_GO_POLL_SECONDS)
             continue
-        if content not in ("restored", "started"):
-            raise ValueError(f"{path} holds {content!r}")
-        return cast("Start", content)
+        content = os.read(descriptor, _MAX_GO_BYTES)
+        os.close(descriptor)
+        if content == b"restored":
+            return "restored"
+        if content == b"started":
+            return "started"
+        raise ValueError(f"{path} holds {content!r}")
 
 
 def listen(control: Path) -> socket.socket:
     """Open the socket on which the worker connects; it appears under its name once it can be connected to."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    temporary = control / f".{SOCKET}"
-    listener.bind(str(temporary))
+    temporary = f"{control}/.{SOCKET}"
+    listener.bind(temporary)
     listener.listen(1)
-    temporary.rename(control / SOCKET)
+    os.rename(temporary, f"{control}/{SOCKET}")  # noqa: PTH104 - see wait_for_go
     return listener
 
 

@@ -17,7 +17,8 @@ from workers.executor.wire import WireError
 from workers.pipeline import probe
 from workers.sandbox.connection import ConnectionLostError, ExecutorConnection
 from workers.sandbox.host import SandboxHost
-from workers.sandbox.sandbox import ImportReport, Sandbox, SandboxFailedError
+from workers.sandbox.import_report import ImportReport
+from workers.sandbox.sandbox import Sandbox, SandboxFailedError
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class Restore:
 
 def restore(host: SandboxHost, image: Path) -> Restore:
     """Restore ``image`` once and let the clone draw; ``CaptureError`` when it does not come up."""
-    sandbox = host.take()
+    sandbox = host.take(to_restore=True)
     try:
         sandbox.restore(image, timeout=_RESTORE_SECONDS)
         connection = sandbox.wait_ready(timeout=_READY_SECONDS)

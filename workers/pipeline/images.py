@@ -19,7 +19,7 @@ from workers.pipeline.capture import (
     start_cold,
 )
 from workers.sandbox.host import SandboxHost
-from workers.sandbox.sandbox import ImportReport
+from workers.sandbox.import_report import ImportReport
 
 logger = logging.getLogger(__name__)
 

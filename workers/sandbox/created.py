@@ -6,20 +6,26 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from workers.sandbox.sandbox import Sandbox
 
 logger = logging.getLogger(__name__)
 
 
+class Create(Protocol):
+    """Makes a sandbox, see there."""
+
+    def __call__(self, *, background: bool, to_restore: bool) -> Sandbox: ...
+
+
 class CreatedPool:
     """Holds up to ``count`` created sandboxes; ``fill`` adds one.
 
-    ``create`` makes one, in the background or not, and ``discard`` takes one away. ``_created`` is guarded by
-    ``_lock``.
+    ``create`` makes one and ``discard`` takes one away. ``_created`` is guarded by ``_lock``.
     """
 
-    def __init__(self, create: Callable[[bool], Sandbox], discard: Callable[[Sandbox], None], count: int) -> None:
+    def __init__(self, create: Create, discard: Callable[[Sandbox], None], count: int) -> None:
         self._create = create
         self._discard = discard
         self._count = count
@@ -40,7 +46,7 @@ class CreatedPool:
         """Whether there are fewer than there should be."""
         return len(self) < self._count
 
-    def take(self, *, background: bool = False) -> tuple[Sandbox, bool]:
+    def take(self, *, to_restore: bool, background: bool = False) -> tuple[Sandbox, bool]:
         """Return a sandbox and whether it was made before; raises ``SandboxFailedError``.
 
         It starts in the ``background`` of other sandboxes, or on a level with them.
@@ -49,7 +55,7 @@ class CreatedPool:
             with self._lock:
                 sandbox = self._created.popleft() if self._created else None
             if sandbox is None:
-                return self._create(background), False
+                return self._create(background=background, to_restore=to_restore), False
             if sandbox.alive:
                 sandbox.set_background(background)
                 sandbox.resume()
@@ -58,7 +64,7 @@ class CreatedPool:
 
     def fill(self) -> None:
         """Make one more; raises ``SandboxFailedError``."""
-        sandbox = self._create(True)
+        sandbox = self._create(background=True, to_restore=True)
         sandbox.pause()
         with self._lock:
             self._created.append(sandbox)

@@ -89,12 +89,14 @@ class SandboxHost:
         self._closed = False
         self._remover = Remover(self._gone)
 
-    def take(self, *, background: bool = False) -> Sandbox:
-        """Return a new created sandbox; it is the caller's until ``discard``. Raises ``SandboxFailedError``.
+    def take(self, *, background: bool = False, to_restore: bool = False) -> Sandbox:
+        """Return a new created sandbox (see ``Sandbox``); it is the caller's until ``discard``.
 
-        One made in the ``background`` lets all others have the CPU first, until ``Sandbox.set_background``.
+        Raises ``SandboxFailedError``.
         """
-        sandbox = Sandbox(self._plan, self.run_dir, timeout=_CREATE_SECONDS, background=background)
+        sandbox = Sandbox(
+            self._plan, self.run_dir, timeout=_CREATE_SECONDS, background=background, to_restore=to_restore
+        )
         with self._lock:
             self._live.add(sandbox)
         return sandbox

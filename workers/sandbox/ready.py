@@ -47,9 +47,9 @@ class _Shelf:
 class ReadyPool:
     """Holds ready sandboxes of the checkpoints in demand, within ``budget_bytes`` of measured memory.
 
-    ``sources`` are by checkpoint, ``None`` being the cold start. ``create`` gives a sandbox to make one from and
-    ``discard`` takes one away; ``failed`` is told of each that could not be made. ``fill`` is for one thread only.
-    ``_shelves``, ``_wanted`` and ``_making`` are guarded by ``_lock``.
+    ``sources`` are by checkpoint, ``None`` being the cold start. ``create`` gives a sandbox to make one from, to
+    restore a checkpoint in it or not, and ``discard`` takes it away; ``failed`` is told of each that could not be made.
+    ``fill`` is for one thread only. ``_shelves``, ``_wanted`` and ``_making`` are guarded by ``_lock``.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ReadyPool:
         demand: Demand,
         quarantine: Quarantine,
         *,
-        create: Callable[[], Sandbox],
+        create: Callable[[bool], Sandbox],
         discard: Callable[[Sandbox], None],
         failed: Callable[[str | None, SandboxFailedError], None],
         start_timeout_seconds: float,
@@ -182,7 +182,7 @@ class ReadyPool:
 
     def _make(self, checkpoint_id: str | None) -> None:
         shelf = self._shelves[checkpoint_id]
-        sandbox = self._create()
+        sandbox = self._create(shelf.source.image is not None)
         with self._lock:
             self._making = sandbox
         try:

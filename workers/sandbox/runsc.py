@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-import select
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from workers.sandbox.processes import wait_for_end
+
 _PROBE_SECONDS = 10.0
 _TAIL_BYTES = 8 << 10
+_FIFO_BYTES = 64 << 10
 _SUMMARY_CHARACTERS = 300
 _ENTER = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit; shift; done; shift; exec "$@"'
 
@@ -87,18 +90,6 @@ class CreateOptions:
 
 
 @dataclass(frozen=True)
-class RestoreOptions:
-    """Flags of ``restore``."""
-
-    bundle: Path
-    image: Path
-
-    def args(self) -> list[str]:
-        """Return the command-line flags."""
-        return ["--detach", f"--bundle={self.bundle}", f"--image-path={self.image}"]
-
-
-@dataclass(frozen=True)
 class CheckpointOptions:
     """Flags of ``checkpoint``; ``exclude_zero_pages`` only where this runsc has it."""
 
@@ -136,15 +127,15 @@ class Runsc:
     def create(self, options: RunscOptions, container_id: str, create: CreateOptions, *, timeout: float) -> None:
         """Make a container that waits for ``start`` or ``restore``."""
         argv = [*entering(create.cgroup_entries), *self._argv(options, "create", [*create.args(), container_id])]
-        _check("create", options, _wait_for(argv, timeout, stdout=create.output, stderr=create.output))
+        _check("create", options, _run(argv, timeout, output=create.output))
 
     def start(self, options: RunscOptions, container_id: str, *, timeout: float) -> None:
         """Run the command of a created container's spec."""
         self._run(options, "start", [container_id], timeout)
 
-    def restore(self, options: RunscOptions, container_id: str, restore: RestoreOptions, *, timeout: float) -> None:
-        """Continue the process of an image in a created container; returns when it runs."""
-        self._run(options, "restore", [*restore.args(), container_id], timeout)
+    def begin_restore(self, options: RunscOptions, container_id: str, bundle: Path) -> PendingRestore:
+        """Begin to continue the process of an image that is named later; the container may not be there yet."""
+        return PendingRestore(self.executable, options, container_id, bundle)
 
     def checkpoint(
         self, options: RunscOptions, container_id: str, checkpoint: CheckpointOptions, *, timeout: float
@@ -153,19 +144,58 @@ class Runsc:
         self._run(options, "checkpoint", [*checkpoint.args(), container_id], timeout)
 
     def _run(self, options: RunscOptions, command: str, arguments: Sequence[str], timeout: float) -> None:
-        _check(command, options, _wait_for(self._argv(options, command, arguments), timeout))
+        _check(command, options, _run(self._argv(options, command, arguments), timeout))
 
     def _argv(self, options: RunscOptions, command: str, arguments: Sequence[str]) -> list[str]:
         return [str(self.executable), *options.args(), command, *arguments]
 
     def _output(self, *arguments: str) -> str:
         with tempfile.TemporaryFile() as output:
-            status = _wait_for([str(self.executable), *arguments], _PROBE_SECONDS, stdout=output.fileno())
+            status = _run([str(self.executable), *arguments], _PROBE_SECONDS, output=output.fileno())
             output.seek(0)
             text = output.read().decode(errors="replace")
         if status != 0:
             raise RunscError(" ".join(arguments), status, text[-_TAIL_BYTES:])
         return text
+
+
+class PendingRestore:
+    """A ``runsc restore`` that has begun and waits to hear which image, so that its beginning keeps no call waiting.
+
+    The command itself takes 20 ms, half of them a wait for the kernel (it registers for membarrier(2)), before it looks
+    at anything. Then it opens its log: a FIFO, which lets nobody in who writes as long as nobody reads. The image is
+    a link that is not made before. For one thread at a time.
+    """
+
+    def __init__(self, executable: Path, options: RunscOptions, container_id: str, bundle: Path) -> None:
+        self._options = options
+        self._said = bundle / "restore.log"
+        self._image = bundle / "image"
+        os.mkfifo(self._said)
+        flags = ["--detach", f"--bundle={bundle}", f"--image-path={self._image}"]
+        self._argv = [str(executable), *replace(options, log=self._said).args(), "restore", *flags, container_id]
+        self._process = _begin(self._argv)
+
+    def finish(self, image: Path, *, timeout: float) -> None:
+        """Continue the process of ``image``; returns when it runs. To be called once."""
+        self._image.symlink_to(image.absolute())
+        if self._process.poll() is not None:
+            # It was killed while it waited.
+            self._process = _begin(self._argv)
+        # Does not wait for somebody who writes.
+        reading = os.open(self._said, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            status = _end(self._process, timeout)
+            with self._options.log.open("ab") as log, contextlib.suppress(BlockingIOError):
+                log.write(os.read(reading, _FIFO_BYTES))
+        finally:
+            os.close(reading)
+        _check("restore", self._options, status)
+
+    def cancel(self) -> None:
+        """End it, unless it has ended."""
+        self._process.kill()
+        self._process.wait()
 
 
 def find_runsc(explicit: Path | None = None) -> Path:
@@ -222,26 +252,29 @@ def _summary(output: str) -> str:
     return message[:_SUMMARY_CHARACTERS]
 
 
-def _wait_for(
-    argv: Sequence[str], timeout: float, *, stdout: int = subprocess.DEVNULL, stderr: int = subprocess.DEVNULL
-) -> int | None:
-    """Run ``argv`` and return its exit status, or None after killing it when ``timeout`` seconds have passed.
+def _begin(argv: Sequence[str], output: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """Start ``argv``. A pipe as ``output`` stays open for the whole life of the sandbox, which inherits it."""
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_ENVIRONMENT)
 
-    A pipe that it is given stays open for the whole life of the sandbox, which inherits it. Waits on a pidfd, because
-    ``Popen.wait(timeout)`` polls with sleeps of up to 50 ms.
+
+def _end(process: subprocess.Popen[bytes], timeout: float) -> int | None:
+    """Return the exit status of ``process``, or None after killing it when ``timeout`` seconds have passed.
+
+    Waits on a pidfd, because ``Popen.wait(timeout)`` polls with sleeps of up to 50 ms.
     """
-    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=_ENVIRONMENT)
     pidfd = os.pidfd_open(process.pid)
     try:
-        waiting = select.poll()
-        waiting.register(pidfd, select.POLLIN)
-        ended = bool(waiting.poll(timeout * 1000))
+        ended = wait_for_end(pidfd, timeout)
     finally:
         os.close(pidfd)
     if not ended:
         process.kill()
     status = process.wait()
     return status if ended else None
+
+
+def _run(argv: Sequence[str], timeout: float, *, output: int = subprocess.DEVNULL) -> int | None:
+    return _end(_begin(argv, output), timeout)
 
 
 _ENVIRONMENT: Mapping[str, str] = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from workers.executor import control
 from workers.executor.control import Start
@@ -26,13 +26,14 @@ from workers.sandbox.cgroup import Cgroup, LimitError, Limits, RunCgroups
 from workers.sandbox.connection import ConnectionLostError, ExecutorConnection
 from workers.sandbox.events import FileWaiter, ProcessEndedError
 from workers.sandbox.filesystem import Filesystem
+from workers.sandbox.import_report import ImportReport
 from workers.sandbox.network.gateway import Slot
 from workers.sandbox.network.slots import Slots
 from workers.sandbox.output import OutputPipe
 from workers.sandbox.runsc import (
     CheckpointOptions,
     CreateOptions,
-    RestoreOptions,
+    PendingRestore,
     Runsc,
     RunscError,
     RunscOptions,
@@ -58,26 +59,6 @@ class SandboxFailedError(Exception):
         self.step = step
         self.reason = reason
         self.log_tail = log_tail
-
-
-class ModuleImport(BaseModel):
-    """What importing one module took after those before it; MB are 10**6 bytes of anonymous memory."""
-
-    name: str
-    seconds: float
-    anonymous_mb: float
-
-
-class ImportReport(BaseModel):
-    """What an executor says after the imports for a snapshot, see ``workers.executor.imports``."""
-
-    imported: list[str]
-    failed: dict[str, str]
-    modules: list[ModuleImport]
-    loaded: list[str]
-    anonymous_mb: float
-    threads: int
-    sockets: int
 
 
 @dataclass(frozen=True)
@@ -117,10 +98,13 @@ class Sandbox:
     delete`` does the same in 1.5 seconds.) ``kill`` may be called from any thread; the rest from one at a time.
     """
 
-    def __init__(self, plan: SandboxPlan, run_dir: Path, *, timeout: float, background: bool = False) -> None:
+    def __init__(
+        self, plan: SandboxPlan, run_dir: Path, *, timeout: float, background: bool = False, to_restore: bool = False
+    ) -> None:
         """Create the sandbox in ``run_dir`` within ``timeout`` seconds, or raise ``SandboxFailedError``.
 
-        One that is made in the ``background`` lets all others have the CPU first, until ``set_background``.
+        One that is made in the ``background`` lets all others have the CPU first, until ``set_background``. One that is
+        made ``to_restore`` a checkpoint in it does so faster; it can be started cold as well.
         """
         self.id = new_sandbox_id()
         self.folder = run_dir / self.id
@@ -142,17 +126,18 @@ class Sandbox:
         self._lock = threading.Lock()
         self._pidfd: int | None = None  # guarded by _lock: kill() must not signal through a closed descriptor
         self._expected_start: Start = "started"
+        self._pending_restore: PendingRestore | None = None
         self._connection: ExecutorConnection | None = None
         self._cgroup: Cgroup | None = None
         self._slot: Slot | None = None
         self._limits = Limits(plan.memory_bytes, plan.shape.cpu_limit, plan.shape.pids_limit)
         try:
-            self._create(plan, timeout, background)
+            self._create(plan, timeout, background, to_restore)
         except BaseException:
             self.destroy()
             raise
 
-    def _create(self, plan: SandboxPlan, timeout: float, background: bool) -> None:
+    def _create(self, plan: SandboxPlan, timeout: float, background: bool, to_restore: bool) -> None:
         began = time.perf_counter()
         self._options.root.mkdir(parents=True)
         self.control_dir.mkdir()
@@ -173,6 +158,8 @@ class Sandbox:
                 self._cgroup = plan.cgroups.create(self.id, self._limits, self.kill)
                 self._cgroup.set_background(background)
             entries = self._cgroup.entries if self._cgroup else ()
+            if to_restore:
+                self._pending_restore = self._begin_restore()
             create = CreateOptions(self.folder, pid_file, entries, self._output.writing)
             self._runsc.create(self._options, self.id, create, timeout=timeout)
             self._output.given_away()
@@ -202,8 +189,9 @@ class Sandbox:
         self._expected_start = "restored"
         self._write_control(control.GO, "restored")
         try:
-            self._runsc.restore(self._options, self.id, RestoreOptions(self.folder, image), timeout=timeout)
-        except RunscError as error:
+            pending, self._pending_restore = self._pending_restore or self._begin_restore(), None
+            pending.finish(image, timeout=timeout)
+        except (RunscError, OSError) as error:
             raise self._failed("restore", f"restoring {image.name} failed: {error}") from error
         self.phases["restore_seconds"] = time.perf_counter() - began
 
@@ -214,6 +202,7 @@ class Sandbox:
         ``wait_imported`` comes next. Raises ``SandboxFailedError`` as ``restore`` does.
         """
         began = time.perf_counter()
+        self._cancel_restore()
         if imports is None:
             self._write_control(control.GO, "started")
         else:
@@ -235,7 +224,7 @@ class Sandbox:
         try:
             self._connection = ExecutorConnection(self._connect(deadline), self._output, deadline=deadline)
         except (OSError, ConnectionLostError, WireError) as error:
-            raise self._failed("connect", f"the executor did not greet: {error}") from error
+            raise self._failed("connect", f"the executor did not greet: {error}{self._executor_failure()}") from error
         if (began_as := self._connection.hello.start) != self._expected_start:
             raise self._failed("connect", f"the executor was {began_as}, not {self._expected_start}")
         self._seal()
@@ -324,6 +313,7 @@ class Sandbox:
     def destroy(self) -> None:
         """Kill the sandbox and remove all of it: processes, files, sockets. Takes some 10 ms; may be repeated."""
         self.kill()
+        self._cancel_restore()
         if self._connection is not None:
             self._connection.close()
         self._output.close()
@@ -339,6 +329,14 @@ class Sandbox:
                 self._slot = None
         if self.folder.exists():
             shutil.rmtree(self.folder)
+
+    def _begin_restore(self) -> PendingRestore:
+        return self._runsc.begin_restore(self._options, self.id, self.folder)
+
+    def _cancel_restore(self) -> None:
+        if self._pending_restore is not None:
+            self._pending_restore.cancel()
+            self._pending_restore = None
 
     def _wait_for(self, name: str, deadline: float) -> None:
         with self._lock:

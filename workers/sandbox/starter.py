@@ -128,7 +128,7 @@ class Starter:
             raise SandboxFailedError("no_image", "this worker has no such checkpoint")
         if why := self._quarantine.why(checkpoint_id, time.monotonic()):
             raise SandboxFailedError("quarantine", why)
-        sandbox, pool = self._take_created(start)
+        sandbox, pool = self._take_created(start, to_restore=True)
         try:
             sandbox.restore(image, timeout=self._timeout_seconds)
             connection = self._connect(sandbox, start)
@@ -142,7 +142,7 @@ class Starter:
         return Started(sandbox, connection, "restored", checkpoint_id, pool)
 
     def _start_cold(self, start: _Start) -> Started:
-        sandbox, pool = self._take_created(start)
+        sandbox, pool = self._take_created(start, to_restore=False)
         try:
             sandbox.start(timeout=self._timeout_seconds)
             connection = self._connect(sandbox, start)
@@ -151,8 +151,8 @@ class Starter:
             raise
         return Started(sandbox, connection, "cold", None, pool, start.fallback)
 
-    def _take_created(self, start: _Start) -> tuple[Sandbox, Pool]:
-        sandbox, made_before = self._created.take()
+    def _take_created(self, start: _Start, *, to_restore: bool) -> tuple[Sandbox, Pool]:
+        sandbox, made_before = self._created.take(to_restore=to_restore)
         self._refill.look()
         start.phase_ended("sandbox")
         self._tell(sandbox, start)

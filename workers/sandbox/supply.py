@@ -55,15 +55,13 @@ class SandboxSupply:
     ) -> None:
         self._host = host
         self._quarantine = quarantine = Quarantine()
-        self._created = CreatedPool(
-            lambda background: host.take(background=background), host.discard, ahead.created_count
-        )
+        self._created = CreatedPool(host.take, host.discard, ahead.created_count)
         self._ready = ReadyPool(
             sources,
             ahead.ready_bytes,
             ahead.demand,
             quarantine,
-            create=lambda: self._created.take(background=True)[0],
+            create=lambda to_restore: self._created.take(to_restore=to_restore, background=True)[0],
             discard=host.discard,
             failed=failed,
             start_timeout_seconds=start_timeout_seconds,
