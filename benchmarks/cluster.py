@@ -64,14 +64,15 @@ class Cluster:
             uuid.uuid4().hex, options, idle_ttl=3600, restart_on_loss=False, attached=False, client=self.client
         )
 
-    def inspect(self, what: str) -> Any:
-        """Return what the first worker that answers tells; see :mod:`workers.inspection`."""
+    def inspect(self, what: str) -> list[Any]:
+        """Return what each worker tells; see :mod:`workers.inspection`."""
         # A plain Celery worker on the same Redis would answer, too.
         names = [name.decode() for name in self.redis.zrange(keys.WORKERS, 0, -1)]
         for _ in range(20):
-            for answer in self._celery.control.broadcast(what, destination=names, reply=True, timeout=3, limit=1) or ():
-                return next(iter(answer.values()))
-        raise TimeoutError(f"no worker tells its {what}")
+            answers = self._celery.control.broadcast(what, destination=names, reply=True, timeout=3, limit=len(names))
+            if answers and len(answers) == len(names):
+                return [next(iter(answer.values())) for answer in answers]
+        raise TimeoutError(f"not every worker tells its {what}")
 
     def settle(self, checkpoint_id: str | None = None) -> None:
         """Return when the pools are full, with a ready sandbox of this checkpoint, and the machine has calmed down."""
@@ -83,9 +84,11 @@ class Cluster:
         calm_down()
 
     def _is_full(self, checkpoint_id: str | None) -> bool:
-        pools = self.inspect("pools")
-        has_ready = checkpoint_id is None or checkpoint_id in pools["ready"]
-        return bool(has_ready and pools["created"] == pools["created_wanted"] and pools["busy"] == 0)
+        workers = self.inspect("pools")
+        has_ready = checkpoint_id is None or any(checkpoint_id in pools["ready"] for pools in workers)
+        return has_ready and all(
+            pools["created"] == pools["created_wanted"] and pools["busy"] == 0 for pools in workers
+        )
 
     def worker_pids(self) -> list[int]:
         """Return the workers' processes."""

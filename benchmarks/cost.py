@@ -26,6 +26,8 @@ from .results import EXACT_MARGIN, Check, Ratio, Section, Table
 from .start import IMPORT_SETS
 
 _MOST_ROUND_TRIPS = 8
+_UNTIL_PAUSED_SECONDS = 4.0
+"""After which the sandbox of a session is surely paused, see ``workers.sessions``."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,15 @@ def run(amounts: Amounts) -> Section:
         pandas = where.remote(IMPORT_SETS["pandas"].function)
         for _ in range(6):
             pandas()
-        session = where.session()
-        stack.callback(session.close)
-        pandas.options(session=session)()
+        idle, at_work = where.session(), where.session()
+        for session in (idle, at_work):
+            stack.callback(session.close)
+            pandas.options(session=session)()
+        where.remote(begin_a_thread, {"session": at_work})()
         where.settle()
-        _rest(section, where, amounts.rest_seconds)
+        time.sleep(_UNTIL_PAUSED_SECONDS)
+        names = {idle.id: "an idle session's sandbox, pandas", at_work.id: "one with a thread that waits, pandas"}
+        _rest(section, where, names, amounts.rest_seconds)
         submit = warm(where, 1, stack)
         celery = stack.enter_context(PEERS["celery"](where.redis_url))
         fresh = where.remote(size)
@@ -79,9 +85,16 @@ def run(amounts: Amounts) -> Section:
     return section
 
 
-def _rest(section: Section, where: Cluster, seconds: float) -> None:
+def begin_a_thread() -> None:
+    """Begin what goes on in a session between its calls."""
+    import threading
+
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+
+def _rest(section: Section, where: Cluster, sessions: dict[str, str], seconds: float) -> None:
     parts = _parts(where)
-    sandboxes = {one["id"]: _kind(one) for one in where.inspect("sandboxes")}
+    sandboxes = {one["id"]: _kind(one, sessions) for worker in where.inspect("sandboxes") for one in worker}
     processes = {f"{kind} {name}": _processes_of(name) for name, kind in sandboxes.items()}
     before = {pid: cpu_seconds(pid) for pids in [*parts.values(), *processes.values()] for pid in pids}
     time.sleep(seconds)
@@ -114,10 +127,10 @@ def _parts(where: Cluster) -> dict[str, list[int]]:
     return {**pids, "supervisor": [int(state["supervisor"]["pid"])]}
 
 
-def _kind(sandbox: dict[str, Any]) -> str:
+def _kind(sandbox: dict[str, Any], sessions: dict[str, str]) -> str:
     if sandbox["state"] == "ready":
         return f"ready sandbox, {sandbox['checkpoint'] or 'cold'}"
-    return "session's sandbox, idle, pandas" if sandbox["state"] == "idle" else f"{sandbox['state']} sandbox"
+    return sessions[sandbox["session"]] if sandbox["state"] == "idle" else f"{sandbox['state']} sandbox"
 
 
 def _processes_of(sandbox: str) -> list[int]:

@@ -44,6 +44,8 @@ class Run:
     sandbox_of_no_use: bool = False
     """The call has ended so that no other can follow it there."""
     ignored_globals: tuple[str, ...] = ()
+    at_rest: bool = False
+    """Nothing that the call began goes on in its session's sandbox."""
     layer: Layer | None = None
     packages: str | None = None
     failure: Failure | None = None

@@ -147,7 +147,7 @@ class Runner:
             return
         # A word to cancel the call that comes from now on must not kill what is the next call's.
         if run.call.leave_sandbox() and not run.sandbox_of_no_use:
-            self._sessions.give_back(run.session)
+            self._sessions.give_back(run.session, at_rest=run.at_rest)
         else:
             self._sessions.lose(run.session, run.header.id, run.failure.code.value if run.failure else "cancelled")
 
@@ -324,6 +324,7 @@ class Runner:
         part = result_part("value" if result.error is None else "error")
         run.value = self._keyring.seal(run.header.id, part, result.value)
         run.ignored_globals = tuple(result.header.ignored_globals)
+        run.at_rest = result.header.at_rest
         if result.error is not None:
             error = result.error
             run.failure = Failure(

@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.5
 """How long a sandbox that ended by itself, or a session's idle time that is over, may go unnoticed."""
+_PAUSE_SECONDS: Final = 2.0
+"""After how long without a call a sandbox is paused."""
 _DIED: Final = "was lost: its sandbox died"
 _RECORDS_LOOK_SECONDS: Final = 10.0
 """Between two looks at the sessions' records: bounds what a lost word of a session's end can cost."""
@@ -33,7 +35,10 @@ _RECORDS_LOOK_SECONDS: Final = 10.0
 
 @dataclass(eq=False)
 class OpenSession:
-    """A session whose sandbox is here. ``busy`` and ``idle_since`` (monotonic) are guarded by its ``Sessions``."""
+    """A session whose sandbox is here.
+
+    ``busy``, ``idle_since`` (monotonic), ``at_rest`` and ``paused`` are guarded by its ``Sessions``.
+    """
 
     id: str
     stage: Stage
@@ -44,6 +49,9 @@ class OpenSession:
     queue: SessionQueue | None = None
     busy: bool = True
     idle_since: float = field(default_factory=time.monotonic)
+    at_rest: bool = False
+    """Nothing that its calls began goes on between them."""
+    paused: bool = False
 
     @property
     def sandbox_id(self) -> str:
@@ -110,6 +118,9 @@ class Sessions:
             if session is None or session.busy or self._closed.is_set():
                 return None
             session.busy = True
+            if session.paused:
+                session.paused = False
+                session.started.sandbox.resume()
         session.stage.supply.wake()
         if session.started.sandbox.alive:
             return session
@@ -182,11 +193,12 @@ class Sessions:
             spare=header.id,
         )
 
-    def give_back(self, session: OpenSession) -> None:
-        """Let the next call have the session."""
+    def give_back(self, session: OpenSession, *, at_rest: bool) -> None:
+        """Let the next call have the session, in which nothing goes on until then if it is ``at_rest``."""
         with self._gone:
             self._gone.notify_all()
             session.busy = False
+            session.at_rest = at_rest
             session.idle_since = time.monotonic()
         session.stage.supply.rest()
 
@@ -237,6 +249,7 @@ class Sessions:
             try:
                 self._tell_untold()
                 self._end_idle()
+                self._pause_idle()
                 if time.monotonic() >= next_look:
                     self._look_at_records()
                     next_look = time.monotonic() + _RECORDS_LOOK_SECONDS
@@ -263,6 +276,16 @@ class Sessions:
                 only_if_idle=True,
             ):
                 self._remove(session)
+
+    def _pause_idle(self) -> None:
+        """Pause what only waits, see ``Sandbox.pause``; with a network, others may want an answer meanwhile."""
+        idle_since = time.monotonic() - _PAUSE_SECONDS
+        with self._lock:
+            for session in self._open.values():
+                waits = session.at_rest and not session.busy and session.idle_since < idle_since
+                if waits and not session.paused and session.stage.served.shape.network == "none":
+                    session.paused = True
+                    session.started.sandbox.pause()
 
     def _look_at_records(self) -> None:
         with self._lock:

@@ -339,6 +339,64 @@ def test_an_idle_sandbox_that_dies_is_noticed(stack: LocalStack) -> None:
         sandbox.options(session=opened)()
 
 
+def is_paused(name: str) -> bool:
+    states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in sandbox_processes(name)]
+    return "T" in states
+
+
+def test_a_sandbox_is_paused_while_its_session_idles(opened: Session) -> None:
+    name = sandbox_id(opened)
+    remember.options(session=opened)("before")
+    for _ in range(2):
+        eventually(lambda: is_paused(name), "it is paused")
+        assert recall.options(session=opened)() == "before"
+        assert not is_paused(name)
+        assert sandbox_id(opened) == name
+
+
+@remote
+def begin(how: str) -> None:
+    import pathlib
+    import signal
+    import subprocess
+    import threading
+    import time
+
+    def count() -> None:
+        for number in range(10_000):
+            pathlib.Path("/tmp/next").write_text(str(number))
+            pathlib.Path("/tmp/next").rename("/tmp/count")
+            time.sleep(0.01)
+
+    if how == "thread":
+        threading.Thread(target=count, daemon=True).start()
+    elif how == "child":
+        script = (
+            "i=0; while [ $i -lt 10000 ]; do i=$((i+1)); echo $i > /tmp/next; mv /tmp/next /tmp/count; sleep 0.01; done"
+        )
+        subprocess.Popen(["/bin/sh", "-c", script])
+    else:
+        numbers = iter(range(10_000))
+        signal.signal(signal.SIGALRM, lambda *_: pathlib.Path("/tmp/count").write_text(str(next(numbers))))
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+
+
+@remote
+def counted() -> int:
+    import pathlib
+
+    return int(pathlib.Path("/tmp/count").read_text())
+
+
+@pytest.mark.parametrize("how", ["thread", "child", "timer"])
+def test_what_a_call_began_goes_on_between_calls(opened: Session, how: str) -> None:
+    name = sandbox_id(opened)
+    begin.options(session=opened)(how)
+    time.sleep(4)
+    assert not is_paused(name)
+    assert counted.options(session=opened)() > 50
+
+
 def sandbox_processes(name: str) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):

@@ -13,7 +13,7 @@ from pathlib import Path
 from readie import hooks
 from workers.executor import address_space, calls, control, imports, layer, layout, stdio, wire
 from workers.executor.repair import Repair
-from workers.executor.session import SessionGlobals
+from workers.executor.session import SessionGlobals, at_rest
 from workers.executor.values import Values
 from workers.executor.wire import Kind
 
@@ -91,8 +91,9 @@ def _serve(connection: socket.socket) -> None:
             # A function that forks and returns in its child as well must not answer twice.
             os._exit(0)
         stdio.flush()
-        ignored = session.take_ignored() if session else []
-        result = {**ended.result, "ignored_globals": ignored}
+        result = ended.result
+        if session is not None:
+            result = {**result, "ignored_globals": session.take_ignored(), "at_rest": at_rest()}
         wire.send_json_and_frame(connection, (Kind.RESULT, result), (Kind.VALUE, ended.value))
         # Nothing of a call is kept while waiting for the next one.
         del frame, ended

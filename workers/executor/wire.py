@@ -12,7 +12,7 @@ from it. JSON payloads are objects in which an unknown key is ignored, so a fiel
                                 next (and how many bytes), or that no more are wanted; may be late: to be ignored then
     executor → worker   YIELD   container of [value], as often as there is credit, before RESULT
     executor → worker   RESULT  {"outcome", "load_seconds", "execute_seconds", "dump_seconds", "error",
-                                 "ignored_globals"}                                              then VALUE
+                                 "ignored_globals" and "at_rest" in a session}                   then VALUE
     executor → worker   VALUE   container of [value or exception, package versions]; empty when it can not be pickled
 """
 

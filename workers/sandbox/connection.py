@@ -80,6 +80,8 @@ class ResultHeader(_FromExecutor):
     error: CallError | None
     ignored_globals: list[_Text] = []
     """Names that a function brought and that its session had with another value."""
+    at_rest: bool = False
+    """Nothing goes on between this call of a session and the next: no thread, no child."""
 
 
 @dataclass(frozen=True)
