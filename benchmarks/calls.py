@@ -51,7 +51,7 @@ IN_FLIGHT = (1, 10, 100)
 
 
 def warm(where: Cluster, sessions: int, stack: contextlib.ExitStack) -> Submit:
-    """Return what submits to so many open sessions in turn."""
+    """Return what submits to so many open sessions in turn, of workers that have done with making sandboxes."""
     function = where.remote(size)
     opened = [where.session() for _ in range(sessions)]
     for session in opened:
@@ -59,6 +59,7 @@ def warm(where: Cluster, sessions: int, stack: contextlib.ExitStack) -> Submit:
     functions = [function.options(session=session) for session in opened]
     for one in functions:
         one.spawn(b"").result(_SECONDS)
+    where.settle()
     turns = cycle(functions)
 
     def submit(argument: bytes) -> Wait:
