@@ -147,6 +147,8 @@ class ShutCluster:
                 process.wait(timeout=30)
             process.kill()
             process.wait()
+        if self._run_folder.exists():
+            self._run_folder.rmdir()  # the worker has left nothing there
 
     def _start(self, part: str, command: list[str], **environment: str) -> None:
         own = {} if part == "redis" else self.environment(part)
