@@ -11,6 +11,7 @@ import pytest
 from tests.sandbox.versions import other_versions
 from workers.sandbox.filesystem import Filesystem
 from workers.sandbox.host import SandboxHost
+from workers.sandbox.processes import processes_under
 from workers.sandbox.runsc import Runsc, find_runsc
 from workers.sandbox.sandbox import SandboxFailedError
 
@@ -31,7 +32,11 @@ def test_another_version_works_by_itself_and_refuses_this_ones_images(
             captured.start(timeout=SECONDS, imports=["numpy"])
             captured.wait_imported(timeout=SECONDS)
             captured.checkpoint(tmp_path / host.runsc_version, timeout=SECONDS)
-            restored = host.take()
+            restored = host.take(to_restore=True)
+            assert any(
+                b"restore" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                for pid in processes_under(restored.folder)
+            ), "it has begun to restore and waits to hear what"
             restored.restore(tmp_path / host.runsc_version, timeout=SECONDS)
             assert run_call(restored.wait_ready(timeout=SECONDS), lambda: "restored") == "restored"
 
