@@ -90,11 +90,6 @@ class Cluster:
             pools["created"] == pools["created_wanted"] and pools["busy"] == 0 for pools in workers
         )
 
-    def worker_pids(self) -> list[int]:
-        """Return the workers' processes."""
-        names = self.redis.zrange(keys.WORKERS, 0, -1)
-        return [int(pid) for name in names if (pid := self.redis.hget(keys.worker(name.decode()), "pid"))]
-
     def close(self) -> None:
         """Let go of it; it runs on."""
         self.client.close()

@@ -262,7 +262,7 @@ class Sandbox:
     def pause(self) -> None:
         """Stop all that runs in it until ``resume``.
 
-        A sandbox that only waits still uses 2 to 3 % of a core: gVisor looks at itself 2,500 times a second.
+        A sandbox that only waits still uses 2 to 4 % of a core: gVisor looks at itself 2,500 times a second.
         """
         self._signal(signal.SIGSTOP)
 
